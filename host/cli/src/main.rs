@@ -1,0 +1,2 @@
+//! The wharf binary.
+fn main() {}

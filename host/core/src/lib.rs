@@ -1,0 +1,20 @@
+//! Decisions and words of Wharf.
+//!
+//! What is here decides: which state a call is in, whether it may start, what a harness file means, what recovery does.
+//! It knows no file, no socket, no future, no clock and no random number: time and ids come in as values, and what has to
+//! be done goes out as data.
+
+pub mod call;
+pub mod digest;
+pub mod error;
+pub mod ids;
+pub mod limits;
+pub mod model;
+pub mod policy;
+pub mod tool;
+
+pub use call::{Call, Payload};
+pub use error::{Error, ErrorKind};
+pub use ids::{
+    BlobDigest, CallId, Fence, HarnessId, InboxId, OrgId, RecordId, ResponseId, Seq, SessionId, ToolName, TurnId,
+};

@@ -1,0 +1,1 @@
+//! Drivers for providers' protocols: neutral request in, neutral events out.

@@ -1,0 +1,1 @@
+//! The Wharf library: coordinator, turns, harness and sessions, to embed in a product.

@@ -1,0 +1,107 @@
+//! What can go wrong in a store, typed.
+
+use std::time::Duration;
+
+use wharf_core::{Error, ErrorKind, Seq};
+
+/// A store's refusal or failure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Another live owner has the session.
+    #[error("session {session:?} is in use by {owner} for at least {} s more", left.as_secs())]
+    Busy {
+        /// Which session.
+        session: String,
+        /// Who has it.
+        owner: String,
+        /// Until its lease ends.
+        left: Duration,
+    },
+    /// The lease is not the caller's any more: it expired, or somebody took over (N3).
+    #[error("fenced: the lease of session {session:?} is no longer ours")]
+    Fenced {
+        /// Which session.
+        session: String,
+    },
+    /// The journal has another head than the caller expected (N4).
+    #[error("stale: expected the journal of session {session:?} to end at record {expected}, it ends at {found}")]
+    Stale {
+        /// Which session.
+        session: String,
+        /// What the caller knew.
+        expected: Seq,
+        /// What is there.
+        found: Seq,
+    },
+    /// What is stored cannot be read.
+    #[error("{place} is damaged: {why}")]
+    Corrupt {
+        /// Which file, table or record.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// What is stored was written by a newer version.
+    #[error("{place} has form {found}; this version reads up to {known}")]
+    Newer {
+        /// Which file.
+        place: String,
+        /// The form found.
+        found: u64,
+        /// The newest form that this version reads.
+        known: u64,
+    },
+    /// Something is over its cap.
+    #[error("{what} has {size} bytes, over the limit of {limit}")]
+    TooLarge {
+        /// What.
+        what: String,
+        /// Its size in bytes.
+        size: usize,
+        /// The cap.
+        limit: usize,
+    },
+    /// The store failed before anything was changed.
+    #[error("{what} failed: {why}")]
+    Io {
+        /// The operation.
+        what: String,
+        /// What the system said.
+        why: String,
+        /// True if the same operation may work later (busy, no space); false for a missing file or wrong rights.
+        transient: bool,
+    },
+    /// The store failed and the change may or may not be there (L63).
+    #[error("{what} failed and may or may not have happened: {why}")]
+    Unknown {
+        /// The operation.
+        what: String,
+        /// What the system said.
+        why: String,
+    },
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        let hint = match &error {
+            StoreError::Busy { .. } => Some("wait, or stop the other process, or take the session over".to_owned()),
+            StoreError::Fenced { .. } => Some("another process owns the session now; look at it with `wharf session show`".to_owned()),
+            StoreError::Newer { .. } => Some("use the newer wharf that wrote it".to_owned()),
+            StoreError::Io { .. } | StoreError::Unknown { .. } => {
+                Some("mend the disk or the rights, then resume the session".to_owned())
+            }
+            StoreError::Stale { .. } | StoreError::Corrupt { .. } | StoreError::TooLarge { .. } => None,
+        };
+        let kind = match &error {
+            StoreError::Corrupt { .. } => ErrorKind::Corruption,
+            StoreError::Busy { .. }
+            | StoreError::Fenced { .. }
+            | StoreError::Stale { .. }
+            | StoreError::Newer { .. }
+            | StoreError::TooLarge { .. }
+            | StoreError::Io { .. }
+            | StoreError::Unknown { .. } => ErrorKind::Store,
+        };
+        Error { kind, message: error.to_string(), hint }
+    }
+}

@@ -1,0 +1,206 @@
+//! Journals, leases and inboxes behind one small trait.
+//!
+//! A store keeps records in order and refuses what a stale owner sends (design promise 4). It never looks into a record:
+//! what they mean is decided in `wharf-core`. Every store passes [`conformance`]'s suite (N7).
+
+pub mod conformance;
+mod error;
+pub mod limits;
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use wharf_core::{BlobDigest, Fence, InboxId, OrgId, RecordId, Seq, SessionId};
+
+pub use error::StoreError;
+pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
+
+/// What a store answers with.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Names one journal: one lease and one sequence each (N1).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JournalKey {
+    /// Whose it is. Keys of different organisations do not see each other.
+    pub org: OrgId,
+    /// Which conversation.
+    pub session: SessionId,
+}
+
+impl JournalKey {
+    /// The key of a session of the organisation `local`.
+    pub fn local(session: impl Into<SessionId>) -> Self {
+        Self { org: OrgId::local(), session: session.into() }
+    }
+}
+
+/// Who holds a lease: a token that is fresh for each acquisition, and a word for people that says where it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// Fresh for each acquisition (N6).
+    pub token: String,
+    /// For messages, for example `host-1 pid 4711`. Decides nothing.
+    pub label: String,
+}
+
+/// Whether a live owner stands in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acquire {
+    /// Another live owner is an error (N2).
+    IfFree,
+    /// Another owner is replaced, live or not; it finds out at its next append (M2).
+    TakeOver,
+}
+
+/// The right to append to one journal, until `left` has passed since it was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Which journal.
+    pub key: JournalKey,
+    /// Whose.
+    pub owner: Owner,
+    /// Grows with each change of the owner.
+    pub fence: Fence,
+    /// The last record's position when the lease was granted.
+    pub head: Seq,
+    /// How long it lasts unless renewed.
+    pub ttl: Duration,
+}
+
+/// A record to be appended. The store does not look into the body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRecord {
+    /// Fresh for each record.
+    pub id: RecordId,
+    /// What kind of record it is.
+    pub kind: String,
+    /// Version of that kind's form.
+    pub version: u16,
+    /// When, in milliseconds since 1970 by the host's wall clock; decides nothing.
+    pub at_ms: u64,
+    /// JSON text.
+    pub body: String,
+}
+
+/// A record as it stands in the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRecord {
+    /// Its position.
+    pub seq: Seq,
+    /// The fence under which it was appended.
+    pub fence: Fence,
+    /// The record.
+    pub record: NewRecord,
+}
+
+/// What one append makes durable, all of it or nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Append {
+    /// The head that the caller knows; another one in the store is [`StoreError::Stale`] (N4).
+    pub expected: Seq,
+    /// New records, in order.
+    pub records: Vec<NewRecord>,
+    /// Blobs that the records name; durable before them.
+    pub blobs: Vec<(BlobDigest, Vec<u8>)>,
+    /// Inbox items that the records stand for; marked as consumed in the same transaction (M8).
+    pub consumed: Vec<InboxId>,
+    /// A snapshot of the fold at the new head, replacing an older one. Bounds what has to be read.
+    pub snapshot: Option<String>,
+}
+
+/// What a journal holds from some position on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Loaded {
+    /// The newest snapshot and the position up to which it folds, if asked from the start and there is one.
+    pub snapshot: Option<(Seq, String)>,
+    /// The records after the snapshot, or after the position asked for.
+    pub records: Vec<StoredRecord>,
+    /// The last record's position.
+    pub head: Seq,
+}
+
+/// Something that anyone with the right left for a session (M8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxItem {
+    /// Unique; putting it twice is putting it once.
+    pub id: InboxId,
+    /// What it is about, for example a call id. The first item on a target wins.
+    pub target: String,
+    /// What it is: `decision`, `output`, `cancel`, `reconcile`.
+    pub kind: String,
+    /// Who left it.
+    pub who: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Digest of what it decides on, so that it does not fit something else.
+    pub digest: String,
+    /// JSON text.
+    pub body: String,
+}
+
+/// What became of an item that was put into an inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InboxPut {
+    /// It waits there.
+    Accepted,
+    /// The same item was there already.
+    Repeated,
+    /// Another item on the same target came first; this one was not kept.
+    TooLate,
+}
+
+/// One line of a list of sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// Which.
+    pub key: JournalKey,
+    /// Its last record's position.
+    pub head: Seq,
+    /// When its last record was appended, in milliseconds since 1970.
+    pub updated_ms: u64,
+    /// Who owns it now, if anybody does, and for how long yet.
+    pub owner: Option<(Owner, Duration)>,
+}
+
+/// Journals with leases, fences and inboxes.
+///
+/// The methods take `&self` and may be called from many tasks. A future that is dropped may or may not have had its
+/// effect, as after a crash.
+pub trait Store: Send + Sync + 'static {
+    /// Takes the right to append. An absent journal is made, empty. The live owner's own token succeeds again with the same
+    /// fence (N2). After expiry anyone may acquire; each change of the owner raises the fence (N6).
+    fn acquire<'a>(
+        &'a self, key: &'a JournalKey, owner: &'a Owner, ttl: Duration, how: Acquire,
+    ) -> StoreFuture<'a, Lease>;
+
+    /// Reads without a lease and changes nothing (M1). With `after` 0 it starts from the newest snapshot. An absent journal
+    /// is empty (M3).
+    fn load<'a>(&'a self, key: &'a JournalKey, after: Seq) -> StoreFuture<'a, Loaded>;
+
+    /// Appends, durable before it returns (M4), renews the lease, and returns the new head. A stale sequence or fence is
+    /// refused here, in the store itself (N4).
+    fn append<'a>(&'a self, lease: &'a Lease, append: Append) -> StoreFuture<'a, Seq>;
+
+    /// Makes the lease last for its whole time again. Fails after expiry, and for anyone but the owner (N3, N4).
+    fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
+
+    /// Ends ownership and keeps everything (N5).
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
+
+    /// The newest sessions of an organisation, at most `limit`.
+    fn sessions<'a>(&'a self, org: &'a OrgId, limit: usize) -> StoreFuture<'a, Vec<SessionSummary>>;
+
+    /// Reads a blob; `None` if it is missing.
+    fn blob<'a>(&'a self, key: &'a JournalKey, digest: &'a BlobDigest) -> StoreFuture<'a, Option<Vec<u8>>>;
+
+    /// Leaves an item. Needs no lease and changes no state (M8).
+    fn put_inbox<'a>(&'a self, key: &'a JournalKey, item: InboxItem) -> StoreFuture<'a, InboxPut>;
+
+    /// Items that are not consumed yet, oldest first.
+    fn inbox<'a>(&'a self, key: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>>;
+}
