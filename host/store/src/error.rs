@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use wharf_core::{Error, ErrorKind, Seq};
+use wharf_core::{Error, ErrorKind, InboxId, Seq};
+
+use crate::limits::INBOX_ITEMS_MAX;
 
 /// A store's refusal or failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +81,26 @@ pub enum StoreError {
         /// What the system said.
         why: String,
     },
+}
+
+impl StoreError {
+    /// An append names an inbox item that is not there, or is consumed already. Every store refuses it.
+    pub fn not_waiting(id: &InboxId) -> Self {
+        Self::Io {
+            what: format!("consuming inbox item {id}"),
+            why: "no such item waits in this inbox".to_owned(),
+            transient: false,
+        }
+    }
+
+    /// An inbox holds as many items as it may.
+    pub fn inbox_full() -> Self {
+        Self::Io {
+            what: "putting an item into the inbox".to_owned(),
+            why: format!("{INBOX_ITEMS_MAX} items wait in it already"),
+            transient: true,
+        }
+    }
 }
 
 impl From<StoreError> for Error {

@@ -5,6 +5,7 @@
 
 pub mod conformance;
 mod error;
+mod fault;
 pub mod limits;
 mod memory;
 #[cfg(feature = "sqlite")]
@@ -16,7 +17,8 @@ use futures::future::BoxFuture;
 use wharf_core::{BlobDigest, Fence, InboxId, OrgId, RecordId, Seq, SessionId};
 
 pub use error::StoreError;
-pub use memory::MemoryStore;
+pub use fault::{Fault, FaultAction, FaultPoint, Stage, Write};
+pub use memory::{Clock, MemoryStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 
@@ -113,6 +115,28 @@ pub struct Append {
     pub snapshot: Option<String>,
 }
 
+impl Append {
+    /// Refuses what is over its cap (N6). Every store calls this before it changes anything.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooLarge`] for the first part that is over.
+    pub fn check_bounds(&self) -> Result<(), StoreError> {
+        for record in &self.records {
+            check_size(|| format!("record {}", record.id), record.body.len(), limits::RECORD_BYTES_MAX)?;
+        }
+        for (digest, bytes) in &self.blobs {
+            check_size(|| format!("blob {digest}"), bytes.len(), limits::BLOB_BYTES_MAX)?;
+        }
+        let snapshot = self.snapshot.as_ref().map_or(0, String::len);
+        check_size(|| "the snapshot".to_owned(), snapshot, limits::RECORD_BYTES_MAX)
+    }
+}
+
+fn check_size(what: impl FnOnce() -> String, size: usize, limit: usize) -> Result<(), StoreError> {
+    if size > limit { Err(StoreError::TooLarge { what: what(), size, limit }) } else { Ok(()) }
+}
+
 /// What a journal holds from some position on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Loaded {
@@ -141,6 +165,19 @@ pub struct InboxItem {
     pub digest: String,
     /// JSON text.
     pub body: String,
+}
+
+impl InboxItem {
+    /// Refuses what is over its cap. Every store calls this before it changes anything.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooLarge`].
+    pub fn check_bounds(&self) -> Result<(), StoreError> {
+        let words = [self.id.as_str(), &self.target, &self.kind, &self.who, &self.digest, &self.body];
+        let size = words.iter().map(|word| word.len()).sum();
+        check_size(|| format!("inbox item {}", self.id), size, limits::INBOX_BYTES_MAX)
+    }
 }
 
 /// What became of an item that was put into an inbox.
@@ -181,6 +218,10 @@ pub trait Store: Send + Sync + 'static {
     /// Reads without a lease and changes nothing (M1). With `after` 0 it starts from the newest snapshot. An absent journal
     /// is empty (M3).
     fn load<'a>(&'a self, key: &'a JournalKey, after: Seq) -> StoreFuture<'a, Loaded>;
+
+    /// Reads at most `limit` records after the given position, whether or not a snapshot folds them: for showing and
+    /// exporting what happened.
+    fn history<'a>(&'a self, key: &'a JournalKey, after: Seq, limit: usize) -> StoreFuture<'a, Vec<StoredRecord>>;
 
     /// Appends, durable before it returns (M4), renews the lease, and returns the new head. A stale sequence or fence is
     /// refused here, in the store itself (N4).

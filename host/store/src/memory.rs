@@ -1,1 +1,287 @@
-//! To be written.
+//! A store in memory, for tests, simulations and hosts that want no disk.
+//!
+//! It keeps two images, as a disk under a cache does: what was written, and what was synced. Every write reaches both before
+//! it is reported as done, unless a [`crate::Fault`] hook stops it in between. It knows no executor (every future is ready at
+//! once), no wall clock (time is what the given clock says) and no record's meaning.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::ready;
+use wharf_core::{BlobDigest, Fence, OrgId, Seq};
+
+use crate::fault::{Fault, FaultAction, FaultPoint, Stage, Write};
+use crate::limits::INBOX_ITEMS_MAX;
+use crate::{
+    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store, StoreError, StoreFuture,
+    StoredRecord,
+};
+
+/// Time since any fixed moment; never goes back.
+pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Journal {
+    fence: Fence,
+    held: Option<(Owner, Duration)>,
+    records: Vec<StoredRecord>,
+    snapshot: Option<(Seq, String)>,
+    blobs: BTreeMap<BlobDigest, Arc<Vec<u8>>>,
+    // Each item with whether it is consumed: a consumed one still is the first on its target.
+    inbox: Vec<(InboxItem, bool)>,
+}
+
+type Image = BTreeMap<JournalKey, Journal>;
+
+#[derive(Default)]
+struct State {
+    written: Image,
+    synced: Image,
+    down: bool,
+    fault: Option<Fault>,
+}
+
+/// Journals in memory. Share one between owners through an `Arc`.
+pub struct MemoryStore {
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store on the machine's monotonic clock.
+    pub fn new() -> Self {
+        let start = Instant::now();
+        Self::with_clock(Arc::new(move || start.elapsed()))
+    }
+
+    /// An empty store whose leases follow the given clock.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    /// Sets what happens at each point of each write from now on; `None` for nothing special.
+    pub fn set_fault(&self, fault: Option<Fault>) {
+        self.lock().fault = fault;
+    }
+
+    /// The machine stops and starts again: what was not synced is gone, and a fault hook with it. Leases stay, as they are
+    /// data.
+    pub fn crash(&self) {
+        let mut state = self.lock();
+        state.written = state.synced.clone();
+        state.down = false;
+        state.fault = None;
+    }
+
+    // A panic elsewhere leaves whole journals behind: every change is checked before it begins.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<T>(&self, key: &JournalKey, look: impl FnOnce(&Journal) -> T) -> Result<T, StoreError> {
+        let state = self.lock();
+        if state.down {
+            return Err(down());
+        }
+        Ok(look(state.written.get(key).unwrap_or(&Journal::default())))
+    }
+
+    /// Makes one change in both images. `change` must refuse before it alters anything, and depend on nothing but its
+    /// arguments: it is applied once to each image.
+    fn write<T>(
+        &self, write: Write, key: &JournalKey, change: impl Fn(&mut Journal, Duration) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let now = (self.clock)();
+        let mut state = self.lock();
+        state.pass(FaultPoint { write, stage: Stage::BeforeWrite })?;
+        change(state.written.entry(key.clone()).or_default(), now)?;
+        if let Err(error) = state.pass(FaultPoint { write, stage: Stage::AfterWriteBeforeSync }) {
+            let former = state.synced.get(key).cloned().unwrap_or_default();
+            state.written.insert(key.clone(), former);
+            return Err(error);
+        }
+        let done = change(state.synced.entry(key.clone()).or_default(), now)?;
+        state.pass(FaultPoint { write, stage: Stage::AfterSyncBeforeAnswer })?;
+        Ok(done)
+    }
+}
+
+impl State {
+    fn pass(&mut self, point: FaultPoint) -> Result<(), StoreError> {
+        if self.down {
+            return Err(down());
+        }
+        match self.fault.as_ref().map_or(FaultAction::Go, |fault| fault(point)) {
+            FaultAction::Go => Ok(()),
+            FaultAction::Fail(error) => Err(error),
+            FaultAction::Crash => {
+                self.down = true;
+                Err(down())
+            }
+        }
+    }
+}
+
+fn down() -> StoreError {
+    StoreError::Unknown { what: "the operation".to_owned(), why: "the store crashed".to_owned() }
+}
+
+impl Journal {
+    fn head(&self) -> Seq {
+        self.records.last().map_or(Seq(0), |last| last.seq)
+    }
+
+    fn owner(&self, now: Duration) -> Option<(&Owner, Duration)> {
+        let (owner, until) = self.held.as_ref()?;
+        until.checked_sub(now).filter(|left| !left.is_zero()).map(|left| (owner, left))
+    }
+
+    fn take(&mut self, key: &JournalKey, owner: &Owner, ttl: Duration, how: Acquire, now: Duration) -> Result<Lease, StoreError> {
+        match (self.owner(now), how) {
+            (Some((live, _)), _) if live.token == owner.token => {}
+            (Some((live, left)), Acquire::IfFree) => {
+                let (session, owner) = (key.session.to_string(), live.label.clone());
+                return Err(StoreError::Busy { session, owner, left });
+            }
+            (Some(_), Acquire::TakeOver) | (None, _) => self.fence = Fence(self.fence.0 + 1),
+        }
+        self.held = Some((owner.clone(), now.saturating_add(ttl)));
+        Ok(Lease { key: key.clone(), owner: owner.clone(), fence: self.fence, head: self.head(), ttl })
+    }
+
+    fn check(&self, lease: &Lease, now: Duration) -> Result<(), StoreError> {
+        match self.owner(now) {
+            Some((live, _)) if live.token == lease.owner.token && self.fence == lease.fence => Ok(()),
+            _ => Err(StoreError::Fenced { session: lease.key.session.to_string() }),
+        }
+    }
+
+    fn append(&mut self, lease: &Lease, append: &Append, now: Duration) -> Result<Seq, StoreError> {
+        self.check(lease, now)?;
+        if append.expected != self.head() {
+            let session = lease.key.session.to_string();
+            return Err(StoreError::Stale { session, expected: append.expected, found: self.head() });
+        }
+        for id in &append.consumed {
+            if !self.inbox.iter().any(|(item, consumed)| item.id == *id && !consumed) {
+                return Err(StoreError::not_waiting(id));
+            }
+        }
+        for (digest, bytes) in &append.blobs {
+            self.blobs.entry(digest.clone()).or_insert_with(|| Arc::new(bytes.clone()));
+        }
+        for record in &append.records {
+            self.records.push(StoredRecord { seq: self.head().next(), fence: lease.fence, record: record.clone() });
+        }
+        if let Some(text) = &append.snapshot {
+            self.snapshot = Some((self.head(), text.clone()));
+        }
+        for (item, consumed) in &mut self.inbox {
+            *consumed |= append.consumed.contains(&item.id);
+        }
+        self.held = Some((lease.owner.clone(), now.saturating_add(lease.ttl)));
+        Ok(self.head())
+    }
+
+    fn put(&mut self, item: &InboxItem) -> Result<InboxPut, StoreError> {
+        if self.inbox.iter().any(|(there, _)| there == item) {
+            return Ok(InboxPut::Repeated);
+        }
+        if self.inbox.iter().any(|(there, _)| there.id == item.id || there.target == item.target) {
+            return Ok(InboxPut::TooLate);
+        }
+        if self.inbox.iter().filter(|(_, consumed)| !consumed).count() >= INBOX_ITEMS_MAX {
+            return Err(StoreError::inbox_full());
+        }
+        self.inbox.push((item.clone(), false));
+        Ok(InboxPut::Accepted)
+    }
+
+    fn after(&self, after: Seq) -> impl Iterator<Item = &StoredRecord> {
+        // Positions have no gaps, so the first record after `after` stands at that index.
+        self.records.iter().skip(usize::try_from(after.0).unwrap_or(usize::MAX))
+    }
+}
+
+impl Store for MemoryStore {
+    fn acquire<'a>(
+        &'a self, key: &'a JournalKey, owner: &'a Owner, ttl: Duration, how: Acquire,
+    ) -> StoreFuture<'a, Lease> {
+        Box::pin(ready(self.write(Write::Acquire, key, |journal, now| journal.take(key, owner, ttl, how, now))))
+    }
+
+    fn load<'a>(&'a self, key: &'a JournalKey, after: Seq) -> StoreFuture<'a, Loaded> {
+        Box::pin(ready(self.read(key, |journal| {
+            let snapshot = journal.snapshot.clone().filter(|_| after == Seq(0));
+            let after = snapshot.as_ref().map_or(after, |(seq, _)| *seq);
+            Loaded { snapshot, records: journal.after(after).cloned().collect(), head: journal.head() }
+        })))
+    }
+
+    fn history<'a>(&'a self, key: &'a JournalKey, after: Seq, limit: usize) -> StoreFuture<'a, Vec<StoredRecord>> {
+        Box::pin(ready(self.read(key, |journal| journal.after(after).take(limit).cloned().collect())))
+    }
+
+    fn append<'a>(&'a self, lease: &'a Lease, append: Append) -> StoreFuture<'a, Seq> {
+        Box::pin(ready(append.check_bounds().and_then(|()| {
+            self.write(Write::Append, &lease.key, |journal, now| journal.append(lease, &append, now))
+        })))
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
+        Box::pin(ready(self.write(Write::Renew, &lease.key, |journal, now| {
+            journal.check(lease, now)?;
+            journal.held = Some((lease.owner.clone(), now.saturating_add(lease.ttl)));
+            Ok(())
+        })))
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
+        Box::pin(ready(self.write(Write::Release, &lease.key, |journal, now| {
+            journal.check(lease, now)?;
+            journal.held = None;
+            Ok(())
+        })))
+    }
+
+    fn sessions<'a>(&'a self, org: &'a OrgId, limit: usize) -> StoreFuture<'a, Vec<SessionSummary>> {
+        let now = (self.clock)();
+        let state = self.lock();
+        if state.down {
+            return Box::pin(ready(Err(down())));
+        }
+        let acquired = state.written.iter().filter(|(key, journal)| key.org == *org && journal.fence > Fence(0));
+        let mut lines: Vec<_> = acquired
+            .map(|(key, journal)| SessionSummary {
+                key: key.clone(),
+                head: journal.head(),
+                updated_ms: journal.records.last().map_or(0, |last| last.record.at_ms),
+                owner: journal.owner(now).map(|(owner, left)| (owner.clone(), left)),
+            })
+            .collect();
+        lines.sort_by(|a, b| b.updated_ms.cmp(&a.updated_ms).then_with(|| a.key.cmp(&b.key)));
+        lines.truncate(limit);
+        Box::pin(ready(Ok(lines)))
+    }
+
+    fn blob<'a>(&'a self, key: &'a JournalKey, digest: &'a BlobDigest) -> StoreFuture<'a, Option<Vec<u8>>> {
+        Box::pin(ready(self.read(key, |journal| journal.blobs.get(digest).map(|bytes| bytes.to_vec()))))
+    }
+
+    fn put_inbox<'a>(&'a self, key: &'a JournalKey, item: InboxItem) -> StoreFuture<'a, InboxPut> {
+        Box::pin(ready(item.check_bounds().and_then(|()| self.write(Write::PutInbox, key, |journal, _| journal.put(&item)))))
+    }
+
+    fn inbox<'a>(&'a self, key: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>> {
+        Box::pin(ready(self.read(key, |journal| {
+            journal.inbox.iter().filter(|(_, consumed)| !consumed).map(|(item, _)| item.clone()).collect()
+        })))
+    }
+}

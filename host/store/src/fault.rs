@@ -1,0 +1,56 @@
+//! Words for putting faults between the steps of a write, so that a simulation can stop the machine at each of them.
+//!
+//! It knows no store: one that can be stopped so asks its hook at each point.
+
+use std::sync::Arc;
+
+use crate::StoreError;
+
+/// Decides at each point of each write what happens there. It is called with the store locked and must not use it.
+pub type Fault = Arc<dyn Fn(FaultPoint) -> FaultAction + Send + Sync>;
+
+/// Where a write stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FaultPoint {
+    /// Which write.
+    pub write: Write,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// The kinds of write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Write {
+    /// [`crate::Store::acquire`].
+    Acquire,
+    /// [`crate::Store::append`].
+    Append,
+    /// [`crate::Store::renew`].
+    Renew,
+    /// [`crate::Store::release`].
+    Release,
+    /// [`crate::Store::put_inbox`].
+    PutInbox,
+}
+
+/// The points of a write at which it can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Nothing is changed yet.
+    BeforeWrite,
+    /// Written but not synced: a crash loses it.
+    AfterWriteBeforeSync,
+    /// Durable, but the caller does not know it yet.
+    AfterSyncBeforeAnswer,
+}
+
+/// What happens at a [`FaultPoint`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FaultAction {
+    /// Nothing special.
+    Go,
+    /// The write ends with this error. Not yet synced, it is undone; synced, it stays.
+    Fail(StoreError),
+    /// The machine stops here: this and every later operation fails until [`crate::MemoryStore::crash`] restarts it.
+    Crash,
+}
