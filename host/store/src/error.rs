@@ -107,7 +107,9 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         let hint = match &error {
             StoreError::Busy { .. } => Some("wait, or stop the other process, or take the session over".to_owned()),
-            StoreError::Fenced { .. } => Some("another process owns the session now; look at it with `wharf session show`".to_owned()),
+            StoreError::Fenced { .. } => {
+                Some("another process owns the session now; look at it with `wharf session show`".to_owned())
+            }
             StoreError::Newer { .. } => Some("use the newer wharf that wrote it".to_owned()),
             StoreError::Io { .. } | StoreError::Unknown { .. } => {
                 Some("mend the disk or the rights, then resume the session".to_owned())

@@ -244,4 +244,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Items that are not consumed yet, oldest first.
     fn inbox<'a>(&'a self, key: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>>;
+
+    /// Waits until more than `seen` items are in the inbox, at once if they are; [`limits::INBOX_WAKE_MAX`] after an item
+    /// was put, by whatever process, this has resolved (M9). Dropping the future ends the wait.
+    fn inbox_grows<'a>(&'a self, key: &'a JournalKey, seen: usize) -> StoreFuture<'a, ()>;
 }

@@ -17,3 +17,6 @@ pub const INBOX_ITEMS_MAX: usize = 1_000;
 
 /// Largest inbox item, in bytes.
 pub const INBOX_BYTES_MAX: usize = 1 << 20;
+
+/// Longest time from putting an inbox item to waking the owner: a person who approved sees it go on at once (M9).
+pub const INBOX_WAKE_MAX: Duration = Duration::from_millis(250);

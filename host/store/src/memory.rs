@@ -8,14 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::channel::oneshot;
 use futures::future::ready;
 use wharf_core::{BlobDigest, Fence, OrgId, Seq};
 
 use crate::fault::{Fault, FaultAction, FaultPoint, Stage, Write};
 use crate::limits::INBOX_ITEMS_MAX;
 use crate::{
-    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store, StoreError, StoreFuture,
-    StoredRecord,
+    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store, StoreError,
+    StoreFuture, StoredRecord,
 };
 
 /// Time since any fixed moment; never goes back.
@@ -40,6 +42,14 @@ struct State {
     synced: Image,
     down: bool,
     fault: Option<Fault>,
+    waiting: Vec<Waiter>,
+}
+
+/// Somebody who waits until an inbox holds more than `seen` items.
+struct Waiter {
+    key: JournalKey,
+    seen: usize,
+    wake: oneshot::Sender<Result<(), StoreError>>,
 }
 
 /// Journals in memory. Share one between owners through an `Arc`.
@@ -78,6 +88,7 @@ impl MemoryStore {
         state.written = state.synced.clone();
         state.down = false;
         state.fault = None;
+        state.waiting.clear();
     }
 
     // A panic elsewhere leaves whole journals behind: every change is checked before it begins.
@@ -127,6 +138,20 @@ impl State {
             }
         }
     }
+
+    /// Wakes whoever waits for what is there now, and forgets who does not wait any more.
+    fn wake(&mut self) {
+        let nothing = Journal::default();
+        for waiter in std::mem::take(&mut self.waiting) {
+            let items = self.written.get(&waiter.key).unwrap_or(&nothing).waiting().count();
+            if items > waiter.seen {
+                // Refused only if nobody waits any more.
+                let _ = waiter.wake.send(Ok(()));
+            } else if !waiter.wake.is_canceled() {
+                self.waiting.push(waiter);
+            }
+        }
+    }
 }
 
 fn down() -> StoreError {
@@ -143,7 +168,9 @@ impl Journal {
         until.checked_sub(now).filter(|left| !left.is_zero()).map(|left| (owner, left))
     }
 
-    fn take(&mut self, key: &JournalKey, owner: &Owner, ttl: Duration, how: Acquire, now: Duration) -> Result<Lease, StoreError> {
+    fn take(
+        &mut self, key: &JournalKey, owner: &Owner, ttl: Duration, how: Acquire, now: Duration,
+    ) -> Result<Lease, StoreError> {
         match (self.owner(now), how) {
             (Some((live, _)), _) if live.token == owner.token => {}
             (Some((live, left)), Acquire::IfFree) => {
@@ -197,11 +224,15 @@ impl Journal {
         if self.inbox.iter().any(|(there, _)| there.id == item.id || there.target == item.target) {
             return Ok(InboxPut::TooLate);
         }
-        if self.inbox.iter().filter(|(_, consumed)| !consumed).count() >= INBOX_ITEMS_MAX {
+        if self.waiting().count() >= INBOX_ITEMS_MAX {
             return Err(StoreError::inbox_full());
         }
         self.inbox.push((item.clone(), false));
         Ok(InboxPut::Accepted)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &InboxItem> {
+        self.inbox.iter().filter(|(_, consumed)| !consumed).map(|(item, _)| item)
     }
 
     fn after(&self, after: Seq) -> impl Iterator<Item = &StoredRecord> {
@@ -230,9 +261,11 @@ impl Store for MemoryStore {
     }
 
     fn append<'a>(&'a self, lease: &'a Lease, append: Append) -> StoreFuture<'a, Seq> {
-        Box::pin(ready(append.check_bounds().and_then(|()| {
-            self.write(Write::Append, &lease.key, |journal, now| journal.append(lease, &append, now))
-        })))
+        Box::pin(ready(
+            append.check_bounds().and_then(|()| {
+                self.write(Write::Append, &lease.key, |journal, now| journal.append(lease, &append, now))
+            }),
+        ))
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
@@ -276,12 +309,20 @@ impl Store for MemoryStore {
     }
 
     fn put_inbox<'a>(&'a self, key: &'a JournalKey, item: InboxItem) -> StoreFuture<'a, InboxPut> {
-        Box::pin(ready(item.check_bounds().and_then(|()| self.write(Write::PutInbox, key, |journal, _| journal.put(&item)))))
+        let put = item.check_bounds().and_then(|()| self.write(Write::PutInbox, key, |journal, _| journal.put(&item)));
+        self.lock().wake();
+        Box::pin(ready(put))
     }
 
     fn inbox<'a>(&'a self, key: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>> {
-        Box::pin(ready(self.read(key, |journal| {
-            journal.inbox.iter().filter(|(_, consumed)| !consumed).map(|(item, _)| item.clone()).collect()
-        })))
+        Box::pin(ready(self.read(key, |journal| journal.waiting().cloned().collect())))
+    }
+
+    fn inbox_grows<'a>(&'a self, key: &'a JournalKey, seen: usize) -> StoreFuture<'a, ()> {
+        let (wake, woken) = oneshot::channel();
+        let mut state = self.lock();
+        state.waiting.push(Waiter { key: key.clone(), seen, wake });
+        state.wake();
+        Box::pin(woken.map(|answer| answer.unwrap_or_else(|_| Err(down()))))
     }
 }

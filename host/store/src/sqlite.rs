@@ -6,8 +6,8 @@ use std::time::Duration;
 use wharf_core::{BlobDigest, OrgId, Seq};
 
 use crate::{
-    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store, StoreError, StoreFuture,
-    StoredRecord,
+    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store, StoreError,
+    StoreFuture, StoredRecord,
 };
 
 /// Journals in one SQLite database.
@@ -38,4 +38,5 @@ impl Store for SqliteStore {
     fn blob<'a>(&'a self, _: &'a JournalKey, _: &'a BlobDigest) -> StoreFuture<'a, Option<Vec<u8>>> { match *self {} }
     fn put_inbox<'a>(&'a self, _: &'a JournalKey, _: InboxItem) -> StoreFuture<'a, InboxPut> { match *self {} }
     fn inbox<'a>(&'a self, _: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>> { match *self {} }
+    fn inbox_grows<'a>(&'a self, _: &'a JournalKey, _: usize) -> StoreFuture<'a, ()> { match *self {} }
 }
