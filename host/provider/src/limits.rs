@@ -1,0 +1,45 @@
+//! Bounds of this crate, each with the reason for it. A provider is reached over the network and may be anybody's: what
+//! it sends is bounded before it is kept.
+
+use std::time::Duration;
+
+/// Longest line of an event stream, in bytes. A whole 64 MiB payload (a generated image, say) fits with its field name;
+/// a line that never ends does not fill the memory.
+pub const SSE_LINE_BYTES_MAX: usize = 72 << 20;
+
+/// Largest event of an event stream, in bytes of all its lines: the same for a payload that comes in many short lines.
+pub const SSE_EVENT_BYTES_MAX: usize = 72 << 20;
+
+/// Largest answer that comes as one JSON document instead of a stream, in bytes.
+pub const ANSWER_BYTES_MAX: usize = 72 << 20;
+
+/// How much of an error answer is read, in bytes. Error bodies are short; a hostile one is cut.
+pub const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// How much of a provider's own words goes into an error message, in bytes.
+pub const ERROR_TEXT_BYTES_MAX: usize = 1 << 10;
+
+/// How many blank bytes may stand before the first byte that tells a stream from a JSON document.
+pub const LEADING_BLANK_BYTES_MAX: usize = 4 << 10;
+
+/// Most output items of one response. Real ones have tens; each costs bookkeeping.
+pub const ITEMS_MAX: usize = 4096;
+
+/// Most text, refusal and reasoning summary of one response together, in bytes.
+pub const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// Time to resolve, connect and shake hands.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time from a sent request to the first byte of a streamed answer.
+pub const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Silence that ends a stream. Any byte counts, comments too; models think for minutes without a word.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Time to the first byte of an answer that does not stream: the model has finished by then.
+pub const WHOLE_ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long an unused connection is kept. Shorter than the servers' own limits, so that a request seldom meets a
+/// connection that is just being closed: such a request has an unknown fate.
+pub const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
