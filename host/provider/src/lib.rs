@@ -9,6 +9,7 @@ pub mod config;
 pub mod driver;
 pub mod limits;
 pub mod registry;
+pub mod sse;
 
 pub use config::{ProviderConfig, Secret, Timeouts, split_model};
 pub use driver::{Answer, Driver, EventStream, Support, collect, outcome_error};
