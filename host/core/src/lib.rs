@@ -4,13 +4,19 @@
 //! It knows no file, no socket, no future, no clock and no random number: time and ids come in as values, and what has to
 //! be done goes out as data.
 
+pub mod authority;
 pub mod call;
 pub mod digest;
 pub mod error;
+pub mod grants;
+pub mod harness;
 pub mod ids;
 pub mod limits;
 pub mod model;
+pub mod names;
 pub mod policy;
+pub mod rules;
+pub mod schema;
 pub mod tool;
 
 pub use call::{Call, Payload};

@@ -15,3 +15,50 @@ pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
 
 /// Deepest nesting of a tool's JSON Schema or of a tool's input. Deeper ones cost stack in the checker.
 pub const JSON_DEPTH_MAX: usize = 64;
+
+/// Most errors that one harness file reports: a person mends them in portions, and a broken file has thousands.
+pub const HARNESS_ERRORS_MAX: usize = 50;
+
+/// Longest name of a tool as a model is shown it: what providers take (`[A-Za-z0-9_-]`, TOOL-7).
+pub const TOOL_NAME_BYTES_MAX: usize = 64;
+
+/// Most tools of one capability. Each is sent with every request; the list is a component's text, so untrusted.
+pub const TOOLS_PER_CAPABILITY_MAX: usize = 256;
+
+/// Longest description of a tool, in bytes: untrusted text that is sent with every request.
+pub const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
+
+/// Largest compiled form of one pattern, in bytes. A short pattern with counted repetitions can be made to need gigabytes.
+pub const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+/// Most steps that checking one value against a schema may take by the schema's own shape. References that fan out make a
+/// small schema take exponential time; such a schema is refused, or its input is allowed less depth.
+pub const SCHEMA_STEPS_MAX: u64 = 100_000;
+
+/// Longest time that a harness may give to one call: a day. More is a mistake in the unit.
+pub const CALL_TIME_SECONDS_MAX: u64 = 24 * 60 * 60;
+
+/// Most memory that a harness may give to one call, in bytes: what 32-bit components can address.
+pub const CALL_MEMORY_BYTES_MAX: u64 = 4 << 30;
+
+/// Least memory that a harness may give to one call, in bytes: one page of a component.
+pub const CALL_MEMORY_BYTES_MIN: u64 = 64 << 10;
+
+/// Largest output that a harness may allow, in bytes: the cap of a blob (design section 8).
+pub const CALL_OUTPUT_BYTES_MAX: u64 = 16 << 20;
+
+/// Most calls at once of one capability: each is an instance with its memory.
+pub const CALLS_AT_ONCE_MAX: u32 = 1024;
+
+/// Most responses of one turn that a harness may allow.
+pub const RESPONSES_MAX: u32 = 10_000;
+
+/// Largest output that stands in its record, in bytes; larger ones are blobs (design section 8).
+pub const INLINE_OUTPUT_BYTES_MAX: usize = 32 << 10;
+
+/// Calls that run at once in a turn unless a harness says otherwise: enough to overlap slow tools, few enough for a laptop.
+pub const CALLS_AT_ONCE: usize = 8;
+
+/// Calls of one turn that may name unknown tools before the turn stops: a model that did not learn from this many answers
+/// does not learn from more (L51, TOOL-1).
+pub const UNKNOWN_TOOLS_MAX: u64 = 5;

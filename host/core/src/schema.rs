@@ -1,0 +1,209 @@
+//! JSON Schema and patterns from untrusted hands: compiled once, without fetching anything, with an engine that cannot
+//! backtrack, and with a bound on what one check may cost (L47).
+
+mod cost;
+mod strict;
+
+use std::fmt;
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+pub use strict::{JsonFault, parse_strict};
+
+use crate::limits;
+
+/// A compiled JSON Schema. Equal if the schemas are.
+#[derive(Clone)]
+pub struct Schema {
+    source: Value,
+    validator: Validator,
+    /// Deepest input whose check stays within [`limits::SCHEMA_STEPS_MAX`].
+    depth_max: usize,
+}
+
+impl Schema {
+    /// Compiles a schema (draft 2020-12 unless it says otherwise).
+    ///
+    /// # Errors
+    /// Why it cannot be used; reads on after "the schema".
+    pub fn compile(source: &Value) -> Result<Self, SchemaFault> {
+        let bytes = source.to_string().len();
+        if bytes > limits::SCHEMA_BYTES_MAX {
+            return Err(SchemaFault::TooLarge { bytes });
+        }
+        if strict::depth(source) > limits::JSON_DEPTH_MAX {
+            return Err(SchemaFault::TooDeep);
+        }
+        let depth_max = cost::depth_max(source)?;
+        let validator = jsonschema::options()
+            .offline()
+            .with_pattern_options(
+                PatternOptions::regex().size_limit(limits::PATTERN_BYTES_MAX).dfa_size_limit(limits::PATTERN_BYTES_MAX),
+            )
+            .build(source)
+            .map_err(|fault| SchemaFault::Invalid {
+                pointer: fault.instance_path().as_str().to_owned(),
+                why: fault.to_string(),
+            })?;
+        Ok(Self { source: source.clone(), validator, depth_max })
+    }
+
+    /// The schema as it was written.
+    pub fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// The first misfit, with its place in the value.
+    pub fn check(&self, value: &Value) -> Result<(), Misfit> {
+        if strict::depth(value) > self.depth_max {
+            return Err(Misfit {
+                pointer: String::new(),
+                why: format!("it is nested deeper than {} levels", self.depth_max),
+            });
+        }
+        self.validator.validate(value).map_err(|fault| Misfit {
+            pointer: fault.instance_path().as_str().to_owned(),
+            why: shortened(&fault.masked_with("the value").to_string()),
+        })
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Schema({})", self.source)
+    }
+}
+
+/// Why a schema cannot be used. `Display` reads on after "the schema".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaFault {
+    /// Too many bytes.
+    #[error("has {bytes} bytes, over the limit of {}", limits::SCHEMA_BYTES_MAX)]
+    TooLarge {
+        /// How many.
+        bytes: usize,
+    },
+    /// Nested too deeply.
+    #[error("is nested deeper than {} levels", limits::JSON_DEPTH_MAX)]
+    TooDeep,
+    /// It refers to something outside itself.
+    #[error("refers to {target:?}, and nothing outside the schema is fetched")]
+    External {
+        /// To what.
+        target: String,
+    },
+    /// A reference leads back to itself without going into the value.
+    #[error("refers to itself at {pointer:?} without going deeper into the value")]
+    Circular {
+        /// Where.
+        pointer: String,
+    },
+    /// Its references fan out so far that a check would take too long.
+    #[error("would take more than {} steps to check a flat value", limits::SCHEMA_STEPS_MAX)]
+    TooCostly,
+    /// It is not a schema, or has a pattern that the engine does not take.
+    #[error("is not valid at {pointer:?}: {why}")]
+    Invalid {
+        /// Where in the schema.
+        pointer: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// How a value does not fit. `Display` names the place as a JSON pointer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// JSON pointer into the value; empty for the whole.
+    pub pointer: String,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pointer.is_empty() { f.write_str(&self.why) } else { write!(f, "at {}: {}", self.pointer, self.why) }
+    }
+}
+
+/// Longest reason of a misfit: an enum with a thousand values would be listed whole.
+const MISFIT_CHARS_MAX: usize = 400;
+
+fn shortened(why: &str) -> String {
+    match why.char_indices().nth(MISFIT_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", why.get(..at).unwrap_or_default()),
+        None => why.to_owned(),
+    }
+}
+
+/// A compiled pattern over raw text. Equal if the patterns are.
+#[derive(Clone)]
+pub struct TextPattern {
+    source: String,
+    found: regex::Regex,
+    whole: regex::Regex,
+}
+
+impl TextPattern {
+    /// Compiles a regular expression.
+    ///
+    /// # Errors
+    /// Why it is none; reads on after "the pattern".
+    pub fn compile(source: &str) -> Result<Self, PatternFault> {
+        let build = |text: &str| {
+            regex::RegexBuilder::new(text)
+                .size_limit(limits::PATTERN_BYTES_MAX)
+                .build()
+                .map_err(|fault| PatternFault { why: fault.to_string() })
+        };
+        let found = build(source)?;
+        // The pattern is valid by itself, so the group cannot be closed by it.
+        let whole = build(&format!(r"\A(?:{source})\z")).or_else(|_| build(&format!("\\A(?:{source}\n)\\z")))?;
+        Ok(Self { source: source.to_owned(), found, whole })
+    }
+
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether it is found anywhere in the text.
+    pub fn is_found_in(&self, text: &str) -> bool {
+        self.found.is_match(text)
+    }
+
+    /// Whether it matches the whole text.
+    pub fn is_whole(&self, text: &str) -> bool {
+        self.whole.is_match(text)
+    }
+}
+
+impl PartialEq for TextPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl fmt::Debug for TextPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TextPattern({:?})", self.source)
+    }
+}
+
+/// Why a pattern cannot be used. `Display` reads on after "the pattern".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("is not a regular expression: {why}")]
+pub struct PatternFault {
+    /// The engine's reason.
+    pub why: String,
+}

@@ -1,0 +1,274 @@
+//! What checking against a schema may cost, from the schema's own shape. A schema is a component's text: a reference
+//! that leads to itself would never end, and references that fan out make a page of text take exponential time. Both are
+//! seen before the first check.
+//!
+//! A step is one visit of a subschema. Keywords that look at the same value (`$ref`, `allOf`, `anyOf` …) add up; keywords
+//! that go one level into it multiply over the levels. The count is an upper bound along one path through a value.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::SchemaFault;
+use crate::limits;
+
+/// Most edges that the analysis follows; anchors of one name may lead from each reference to each of them.
+const EDGES_MAX: usize = 200_000;
+
+/// Deepest value whose check stays within [`limits::SCHEMA_STEPS_MAX`] steps, at most [`limits::JSON_DEPTH_MAX`].
+///
+/// # Errors
+/// If a reference leaves the schema, leads to itself, or not even a flat value can be checked.
+pub(super) fn depth_max(schema: &Value) -> Result<usize, SchemaFault> {
+    let graph = Graph::of(schema)?;
+    let order = graph.in_place_order()?;
+    let mut below = vec![0u64; graph.nodes.len()];
+    let mut deepest = None;
+    for depth in 0..=limits::JSON_DEPTH_MAX {
+        let mut steps = vec![0u64; graph.nodes.len()];
+        for &at in &order {
+            let node = &graph.nodes[at];
+            let same = node.in_place.iter().map(|to| steps[*to]).fold(0u64, u64::saturating_add);
+            // Knowing what was not evaluated takes a second look at all that looked at the same value.
+            let same = if node.looks_twice { same.saturating_mul(2) } else { same };
+            let mut deeper = node.one_of_children.iter().map(|to| below[*to]).max().unwrap_or(0);
+            if depth == 0 {
+                deeper = 0;
+            } else {
+                deeper = node.all_children.iter().map(|to| below[*to]).fold(deeper, u64::saturating_add);
+            }
+            steps[at] = same.saturating_add(deeper).saturating_add(1);
+        }
+        if steps.first().copied().unwrap_or(0) > limits::SCHEMA_STEPS_MAX {
+            break;
+        }
+        deepest = Some(depth);
+        below = steps;
+    }
+    deepest.ok_or(SchemaFault::TooCostly)
+}
+
+#[derive(Default)]
+struct Node {
+    pointer: String,
+    /// Subschemas that look at the same value.
+    in_place: Vec<usize>,
+    /// Subschemas of which at most one looks at any one member or item.
+    one_of_children: Vec<usize>,
+    /// Subschemas that may all look at one member or item.
+    all_children: Vec<usize>,
+    looks_twice: bool,
+}
+
+struct Graph<'s> {
+    root: &'s Value,
+    nodes: Vec<Node>,
+    values: Vec<&'s Value>,
+    index: HashMap<*const Value, usize>,
+    anchors: HashMap<&'s str, Vec<&'s Value>>,
+    edges: usize,
+}
+
+impl<'s> Graph<'s> {
+    fn of(root: &'s Value) -> Result<Self, SchemaFault> {
+        let mut graph = Self {
+            root,
+            nodes: Vec::new(),
+            values: Vec::new(),
+            index: HashMap::new(),
+            anchors: anchors(root),
+            edges: 0,
+        };
+        graph.node(root, String::new());
+        let mut at = 0;
+        while at < graph.nodes.len() {
+            if let Value::Object(keywords) = graph.values[at] {
+                graph.read(at, keywords)?;
+            }
+            at += 1;
+        }
+        Ok(graph)
+    }
+
+    fn node(&mut self, value: &'s Value, pointer: String) -> usize {
+        if let Some(at) = self.index.get(&std::ptr::from_ref(value)) {
+            return *at;
+        }
+        self.index.insert(std::ptr::from_ref(value), self.nodes.len());
+        self.values.push(value);
+        self.nodes.push(Node { pointer, ..Node::default() });
+        self.nodes.len() - 1
+    }
+
+    fn read(&mut self, at: usize, keywords: &'s Map<String, Value>) -> Result<(), SchemaFault> {
+        let pointer = self.nodes[at].pointer.clone();
+        if at > 0 && keywords.get("$id").is_some_and(Value::is_string) {
+            // It would change what every reference inside means.
+            return Err(SchemaFault::Invalid { pointer, why: "only the whole schema may have an $id".to_owned() });
+        }
+        for (keyword, value) in keywords {
+            let here = format!("{pointer}/{keyword}");
+            match (keyword.as_str(), value) {
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
+                    for to in self.targets(&here, target)? {
+                        self.edge(to, here.clone(), |graph| &mut graph.nodes[at].in_place)?;
+                    }
+                }
+                ("not" | "if" | "then" | "else", value) => {
+                    self.edge(value, here, |graph| &mut graph.nodes[at].in_place)?
+                }
+                ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => {
+                    for (n, value) in all.iter().enumerate() {
+                        self.edge(value, format!("{here}/{n}"), |graph| &mut graph.nodes[at].in_place)?;
+                    }
+                }
+                ("dependentSchemas" | "dependencies", Value::Object(all)) => {
+                    for (name, value) in all.iter().filter(|(_, value)| !value.is_array()) {
+                        self.edge(value, format!("{here}/{name}"), |graph| &mut graph.nodes[at].in_place)?;
+                    }
+                }
+                ("properties", Value::Object(all)) => {
+                    for (name, value) in all {
+                        self.edge(value, format!("{here}/{name}"), |graph| &mut graph.nodes[at].one_of_children)?;
+                    }
+                }
+                ("patternProperties", Value::Object(all)) => {
+                    for (name, value) in all {
+                        self.edge(value, format!("{here}/{name}"), |graph| &mut graph.nodes[at].all_children)?;
+                    }
+                }
+                ("prefixItems" | "items", Value::Array(all)) => {
+                    for (n, value) in all.iter().enumerate() {
+                        self.edge(value, format!("{here}/{n}"), |graph| &mut graph.nodes[at].one_of_children)?;
+                    }
+                }
+                (
+                    "items"
+                    | "contains"
+                    | "additionalProperties"
+                    | "additionalItems"
+                    | "propertyNames"
+                    | "unevaluatedItems"
+                    | "unevaluatedProperties",
+                    value,
+                ) => {
+                    self.nodes[at].looks_twice |= keyword.starts_with("unevaluated");
+                    self.edge(value, here, |graph| &mut graph.nodes[at].all_children)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn edge(
+        &mut self,
+        to: &'s Value,
+        pointer: String,
+        list: impl FnOnce(&mut Self) -> &mut Vec<usize>,
+    ) -> Result<(), SchemaFault> {
+        self.edges += 1;
+        if self.edges > EDGES_MAX {
+            return Err(SchemaFault::TooCostly);
+        }
+        let to = self.node(to, pointer);
+        list(self).push(to);
+        Ok(())
+    }
+
+    /// Where a reference may lead. One to a dynamic anchor may lead to any of that name.
+    fn targets(&self, pointer: &str, target: &str) -> Result<Vec<&'s Value>, SchemaFault> {
+        let external = || SchemaFault::External { target: target.to_owned() };
+        let fragment = target.strip_prefix('#').ok_or_else(external)?;
+        let fragment = percent_decoded(fragment).ok_or_else(external)?;
+        if fragment.is_empty() {
+            return Ok(vec![self.root]);
+        }
+        let found: Vec<&Value> = if fragment.starts_with('/') {
+            self.root.pointer(&fragment).into_iter().collect()
+        } else {
+            self.anchors.get(fragment.as_str()).cloned().unwrap_or_default()
+        };
+        if found.is_empty() {
+            return Err(SchemaFault::Invalid {
+                pointer: pointer.to_owned(),
+                why: format!("{target:?} refers to nothing in the schema"),
+            });
+        }
+        Ok(found)
+    }
+
+    /// The nodes so that each comes after those that it looks through in place.
+    fn in_place_order(&self) -> Result<Vec<usize>, SchemaFault> {
+        #[derive(Clone, Copy, PartialEq)]
+        enum Mark {
+            New,
+            Open,
+            Done,
+        }
+        let mut marks = vec![Mark::New; self.nodes.len()];
+        let mut order = Vec::with_capacity(self.nodes.len());
+        for start in 0..self.nodes.len() {
+            let mut path = vec![(start, 0usize)];
+            while let Some((at, next)) = path.pop() {
+                if next == 0 {
+                    if marks[at] == Mark::Done {
+                        continue;
+                    }
+                    marks[at] = Mark::Open;
+                }
+                match self.nodes[at].in_place.get(next) {
+                    Some(&to) => {
+                        path.push((at, next + 1));
+                        match marks[to] {
+                            Mark::New => path.push((to, 0)),
+                            Mark::Open => {
+                                return Err(SchemaFault::Circular { pointer: self.nodes[to].pointer.clone() });
+                            }
+                            Mark::Done => {}
+                        }
+                    }
+                    None => {
+                        marks[at] = Mark::Done;
+                        order.push(at);
+                    }
+                }
+            }
+        }
+        Ok(order)
+    }
+}
+
+/// Every object that names an anchor, wherever it stands.
+fn anchors(root: &Value) -> HashMap<&str, Vec<&Value>> {
+    let mut found: HashMap<&str, Vec<&Value>> = HashMap::new();
+    let mut open = vec![root];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                for name in ["$anchor", "$dynamicAnchor"].iter().filter_map(|keyword| members.get(*keyword)?.as_str()) {
+                    found.entry(name).or_default().push(value);
+                }
+                open.extend(members.values());
+            }
+            Value::Array(items) => open.extend(items),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    found
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+            let value = digit(rest.next())? * 16 + digit(rest.next())?;
+            bytes.push(u8::try_from(value).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
