@@ -20,7 +20,7 @@ pub use error::StoreError;
 pub use fault::{Fault, FaultAction, FaultPoint, Stage, Write};
 pub use memory::{Clock, MemoryStore};
 #[cfg(feature = "sqlite")]
-pub use sqlite::SqliteStore;
+pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 
 /// What a store answers with.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;

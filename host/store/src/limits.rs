@@ -20,3 +20,37 @@ pub const INBOX_BYTES_MAX: usize = 1 << 20;
 
 /// Longest time from putting an inbox item to waking the owner: a person who approved sees it go on at once (M9).
 pub const INBOX_WAKE_MAX: Duration = Duration::from_millis(250);
+
+/// How often the embedded store looks for changes of other processes while somebody waits for an inbox: a look costs
+/// microseconds, and two of them fit into [`INBOX_WAKE_MAX`].
+pub const INBOX_POLL: Duration = Duration::from_millis(100);
+
+/// Most tasks that wait for inboxes of one store at once: one per session that is being acted on.
+pub const INBOX_WAITERS_MAX: usize = 10_000;
+
+/// Most writes that wait in one store. More means that the disk does not keep up, and memory must not take its place.
+pub const WRITES_WAITING_MAX: usize = 4_096;
+
+/// Most writes that share one commit: the first must not wait for ever on the rest.
+pub const WRITES_TOGETHER_MAX: usize = 512;
+
+/// Bytes of writes that share one commit, beyond which the rest waits for the next one.
+pub const WRITES_TOGETHER_BYTES_MAX: usize = 16 << 20;
+
+/// Most reads that wait in one store.
+pub const READS_WAITING_MAX: usize = 4_096;
+
+/// Threads that read, each with a connection: a long read does not hold up a short one.
+pub const READERS: usize = 2;
+
+/// A blob is written in pieces of this size, with other sessions' writes between them, so that it does not hold them up.
+pub const BLOB_PIECE_BYTES: usize = 1 << 20;
+
+/// How long one attempt waits for another process's write: some of its largest commits on a slow disk.
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// First and longest pause between attempts of a write that failed (L63). Doubles from the one to the other.
+pub const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Size to which the write-ahead log is cut after it was copied: one burst must not keep the space for ever.
+pub const LOG_BYTES_KEPT: u64 = 64 << 20;

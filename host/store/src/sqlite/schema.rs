@@ -1,0 +1,272 @@
+//! The database file: where it is, how it is opened and made, which form it has.
+//!
+//! It knows tables and versions, and nothing of what is in them. A file that is not ours, is damaged, or was written by a
+//! newer version is left as it was found.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::failure::Failure;
+use crate::StoreError;
+use crate::limits::LOG_BYTES_KEPT;
+
+/// Name of the database in its folder.
+pub(super) const FILE: &str = "wharf.db";
+
+/// Marks the file as ours ("Whrf").
+const APPLICATION: i64 = 0x5768_7266;
+
+/// What leads from each form to the next. Never altered once released; a new form is a new entry.
+const MIGRATIONS: &[&str] = &[include_str!("form1.sql")];
+
+/// Closing any handle of a file drops all locks that this process has on it, SQLite's too. So a new file is made under
+/// this lock, before any connection of ours can exist.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// Where the database is and how connections to it behave.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    path: PathBuf,
+    busy_timeout: Duration,
+    bytes_max: Option<u64>,
+    file: Option<FileId>,
+}
+
+impl Place {
+    /// Makes folder and file if they are absent, and brings the file to the newest form.
+    pub(super) fn prepare(dir: &Path, busy_timeout: Duration, bytes_max: Option<u64>) -> Result<Self, StoreError> {
+        let path = make(dir).map_err(|error| StoreError::Io {
+            what: format!("making the store in {}", dir.display()),
+            why: error.to_string(),
+            transient: false,
+        })?;
+        let mut place = Self { path, busy_timeout, bytes_max, file: None };
+        let conn = place.open()?;
+        place.bring_up(&conn).map_err(|failure| place.fail("opening the store", failure))?;
+        place.file = FileId::of(&place.path);
+        Ok(place)
+    }
+
+    /// The database file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A connection that reads and writes.
+    pub(super) fn connect(&self) -> Result<Connection, StoreError> {
+        self.check_same_file()?;
+        let conn = self.open()?;
+        self.configure(&conn).map_err(|failure| self.fail("opening the store", failure))?;
+        Ok(conn)
+    }
+
+    /// A connection that cannot write.
+    pub(super) fn connect_to_read(&self) -> Result<Connection, StoreError> {
+        let conn = self.connect()?;
+        conn.pragma_update(None, "query_only", true).map_err(|error| self.explain("opening the store", &error))?;
+        Ok(conn)
+    }
+
+    /// Refuses to go on if the file was removed or replaced: SQLite would go on writing into a file that has no name any
+    /// more, and report it as durable.
+    pub(super) fn check_same_file(&self) -> Result<(), StoreError> {
+        if FileId::of(&self.path) == self.file {
+            return Ok(());
+        }
+        Err(StoreError::Io {
+            what: format!("using {}", self.path.display()),
+            why: "the file was removed or replaced while it was open".to_owned(),
+            transient: false,
+        })
+    }
+
+    /// Refuses to write into a form that is not ours: a newer process may have brought the file up while we run.
+    pub(super) fn check_form(&self, conn: &Connection) -> Result<(), Failure> {
+        let found: i64 = conn.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+        if found == newest() { Ok(()) } else { Err(self.wrong_form(found).into()) }
+    }
+
+    fn open(&self) -> Result<Connection, StoreError> {
+        // Every connection is used by one thread, so SQLite's own lock around it is not needed. The folder's path is
+        // resolved already, so a link in the file's place is not followed.
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        Connection::open_with_flags(&self.path, flags)
+            .and_then(|conn| conn.busy_timeout(self.busy_timeout).map(|()| conn))
+            .map_err(|error| self.explain("opening the store", &error))
+    }
+
+    /// Looks before it touches: nothing is written until the file is known to be ours or empty.
+    fn bring_up(&self, conn: &Connection) -> Result<(), Failure> {
+        let found = self.form(conn)?;
+        if found > newest() {
+            return Err(self.wrong_form(found).into());
+        }
+        self.configure(conn)?;
+        if found == newest() {
+            return Ok(());
+        }
+        conn.execute_batch("BEGIN IMMEDIATE")?;
+        // Another process may have done it since.
+        let done = self.form(conn).and_then(|found| {
+            let known = usize::try_from(found).unwrap_or(usize::MAX);
+            for step in MIGRATIONS.iter().skip(known) {
+                conn.execute_batch(step)?;
+            }
+            conn.pragma_update(None, "application_id", APPLICATION)?;
+            conn.pragma_update(None, "user_version", newest())?;
+            Ok(())
+        });
+        match done {
+            Ok(()) => Ok(conn.execute_batch("COMMIT")?),
+            Err(failure) => {
+                // The first failure is the one to tell; without a commit nothing stays anyway.
+                let _ = conn.execute_batch("ROLLBACK");
+                Err(failure)
+            }
+        }
+    }
+
+    /// The form of the file; 0 if it is empty.
+    fn form(&self, conn: &Connection) -> Result<i64, Failure> {
+        let number = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let (application, form) = (number("application_id")?, number("user_version")?);
+        let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        match (application, form, tables) {
+            (0, 0, 0) => Ok(0),
+            (APPLICATION, 1.., 1..) => Ok(form),
+            _ => Err(StoreError::Corrupt {
+                place: self.path.display().to_string(),
+                why: "it is a database, but not one of Wharf".to_owned(),
+            }
+            .into()),
+        }
+    }
+
+    fn configure(&self, conn: &Connection) -> Result<(), Failure> {
+        self.use_log(conn)?;
+        // Full: a commit is on the disk when it returns (M4). The others: the same where the system has a weaker and a
+        // stronger sync; no trust in what a damaged or foreign file says.
+        conn.execute_batch(
+            "PRAGMA synchronous = FULL;
+             PRAGMA fullfsync = ON;
+             PRAGMA checkpoint_fullfsync = ON;
+             PRAGMA trusted_schema = OFF;
+             PRAGMA cell_size_check = ON;
+             PRAGMA temp_store = MEMORY;",
+        )?;
+        // Answers with a row, so it cannot be part of the batch above.
+        conn.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT.cast_signed(), |_| Ok(()))?;
+        if let Some(bytes) = self.bytes_max {
+            let page: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
+            let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
+            conn.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// SQLite does not wait when two connections turn the log on at the same time, so this does.
+    fn use_log(&self, conn: &Connection) -> Result<(), Failure> {
+        let start = Instant::now();
+        loop {
+            match conn.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0)) {
+                Ok(mode) if mode == "wal" => return Ok(()),
+                Ok(mode) => {
+                    return Err(StoreError::Io {
+                        what: format!("opening {}", self.path.display()),
+                        why: format!("its file system keeps no write-ahead log (mode {mode:?})"),
+                        transient: false,
+                    }
+                    .into());
+                }
+                Err(rusqlite::Error::SqliteFailure(code, _))
+                    if code.code == rusqlite::ErrorCode::DatabaseBusy && start.elapsed() < self.busy_timeout =>
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn wrong_form(&self, found: i64) -> StoreError {
+        let place = self.path.display().to_string();
+        match u64::try_from(found) {
+            Ok(form) if found > newest() => StoreError::Newer { place, found: form, known: MIGRATIONS.len() as u64 },
+            _ => StoreError::Corrupt { place, why: format!("it says that it has form {found}") },
+        }
+    }
+}
+
+/// The newest form that this version writes, and the only one that it writes.
+fn newest() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// Makes what is absent, for the owner's eyes only (M1, M4).
+fn make(dir: &Path) -> io::Result<PathBuf> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+        builder.mode(0o700);
+        options.mode(0o600);
+    }
+    builder.create(dir)?;
+    let path = dir.canonicalize()?.join(FILE);
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    match options.open(&path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => narrow(&path)?,
+        Err(error) => return Err(error),
+    }
+    Ok(path)
+}
+
+/// Takes the rights of others away from a file that was copied here, say. The log's files take their rights from it.
+#[cfg(unix)]
+fn narrow(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let meta = fs::symlink_metadata(path)?;
+    if !meta.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{FILE} is not a regular file")));
+    }
+    if meta.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn narrow(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Which file stands at a path. Asked without opening it, see [`MAKING`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    number: u64,
+}
+
+impl FileId {
+    #[cfg(unix)]
+    fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        let meta = fs::symlink_metadata(path).ok()?; // no file there is an answer too
+        Some(Self { device: meta.dev(), number: meta.ino() })
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &Path) -> Option<Self> {
+        None
+    }
+}
