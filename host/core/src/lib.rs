@@ -6,6 +6,7 @@
 
 pub mod authority;
 pub mod call;
+pub mod checkpoint;
 pub mod digest;
 pub mod error;
 pub mod grants;
@@ -15,12 +16,18 @@ pub mod limits;
 pub mod model;
 pub mod names;
 pub mod policy;
+pub mod reconcile;
+pub mod record;
 pub mod rules;
 pub mod schema;
+pub mod session;
+pub mod step;
 pub mod tool;
 
 pub use call::{Call, Payload};
+pub use checkpoint::{CallState, Checkpoint, PendingCall, Registration};
 pub use error::{Error, ErrorKind};
 pub use ids::{
     BlobDigest, CallId, Fence, HarnessId, InboxId, OrgId, RecordId, ResponseId, Seq, SessionId, ToolName, TurnId,
 };
+pub use record::Record;

@@ -1,0 +1,1 @@
+//! Tests by conformance group come beside this file.

@@ -1,0 +1,188 @@
+//! What becomes of a request whose fate is uncertain (conformance G13 to G20, L58 to L60). One table, decided here;
+//! opening a journal and a stream that broke in a living process go through the same one.
+//!
+//! | what the journal knows | what was asked | decision |
+//! |---|---|---|
+//! | delivery prepared, request not begun | – | not sent: rolled back (G14) |
+//! | begun, and the transport proves not sent or refused | – | rolled back (G14) |
+//! | begun, response id known, driver retrieves | not yet | retrieve (G15) |
+//! | … | completed or incomplete | it is the receipt (G20) |
+//! | … | failed or cancelled | not accepted: rolled back, calls are orphans (G20, L58) |
+//! | … | in progress | wait, within a bound, then as not found (G20) |
+//! | begun, whole history, nothing stored continued | nothing, or not found | lost: rolled back, sent again at most `resend_lost` times (G19) |
+//! | begun, goes on from a stored response | nothing, or not found | `on_unknown = "resend"`: as lost; else refuse and name the commands (G16) |
+//! | lost, and a call of class never was started | – | pause for an operator's answer (L59), unless `after_lost_response = "continue"` |
+
+use crate::checkpoint::{CANCELLED, CallState, Checkpoint};
+use crate::error::Error;
+use crate::ids::{CallId, ResponseId};
+use crate::policy::ReplayClass;
+use crate::record::{FlightFate, PauseReason, Reconcile, Record, Settlement};
+use crate::session::{Session, Turn};
+
+/// What the harness says about uncertain requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UncertaintyRules {
+    /// How often a lost request is sent again by itself (G19).
+    pub resend_lost: u32,
+    /// Whether a lost request that goes on from a stored response is sent again too (G19).
+    pub resend_unknown: bool,
+    /// Whether a turn goes on by itself after a lost response in which a call of class never was started (L59).
+    pub continue_after_lost: bool,
+}
+
+impl Default for UncertaintyRules {
+    fn default() -> Self {
+        Self { resend_lost: 1, resend_unknown: false, continue_after_lost: false }
+    }
+}
+
+/// What is known beside the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// Nothing was asked yet; whether the driver can retrieve.
+    Unasked {
+        /// It can.
+        can_retrieve: bool,
+    },
+    /// Retrieval brought no answer that settles it: not found, still in progress after the bound, or an error.
+    Unsettled,
+}
+
+/// What to do about the request in flight.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Resolution {
+    /// Nothing is uncertain.
+    Clear,
+    /// Ask for this response (G15).
+    Retrieve(ResponseId),
+    /// Journal this, then go on.
+    Settle(Vec<Record>),
+    /// Do nothing; an operator has to answer (G16).
+    Refuse(Error),
+}
+
+/// Decides about the request in flight.
+pub fn resolve(session: &Session, rules: UncertaintyRules, evidence: Evidence) -> Resolution {
+    let Some(turn) = session.open_turn() else { return Resolution::Clear };
+    let Some(flight) = &turn.flight else {
+        if turn.checkpoint.delivery().is_some() {
+            return Resolution::Settle(settle_flight(
+                turn,
+                rules,
+                FlightFate::NotSent,
+                "the delivery was prepared and its request never begun",
+            ));
+        }
+        return Resolution::Clear;
+    };
+    if let (Some(id), Evidence::Unasked { can_retrieve: true }) = (&flight.id, evidence) {
+        return Resolution::Retrieve(id.clone());
+    }
+    let may_resend = flight.begun.whole_history || rules.resend_unknown;
+    if may_resend && turn.lost_in_a_row < rules.resend_lost {
+        return Resolution::Settle(settle_flight(turn, rules, FlightFate::Lost, "its response never came to an end"));
+    }
+    Resolution::Refuse(uncertain(turn))
+}
+
+/// The records that settle the request in flight as not accepted: rolled back, its calls orphans (L58), and a pause where an
+/// operator has to answer for a call of class never that was started (L59).
+pub fn settle_flight(turn: &Turn, rules: UncertaintyRules, fate: FlightFate, why: &str) -> Vec<Record> {
+    let orphans = if turn.flight.is_some() { turn.scope_calls() } else { Vec::new() };
+    let started_never: Vec<CallId> = orphans
+        .iter()
+        .filter(|id| turn.checkpoint.call(id).is_some_and(|p| p.attempts > 0 && p.replay == ReplayClass::Never))
+        .cloned()
+        .collect();
+    let mut records = vec![Record::FlightSettled { fate, why: why.to_owned(), orphans }];
+    let pauses = match fate {
+        FlightFate::Lost | FlightFate::NotAccepted => !rules.continue_after_lost && !started_never.is_empty(),
+        FlightFate::NotSent | FlightFate::Refused | FlightFate::Resend | FlightFate::Abandoned => false,
+    };
+    if pauses {
+        records.push(Record::Paused { reason: PauseReason::LostResponse { calls: started_never } });
+    }
+    records
+}
+
+/// What an operator's answer does (G17).
+///
+/// # Errors
+/// A store error if there is nothing to answer, or the answer does not fit what is open.
+pub fn reconcile(session: &Session, command: &Reconcile, who: &str) -> Result<Vec<Record>, Error> {
+    let Some(turn) = session.open_turn() else {
+        return Err(Error::store("no turn is open, so there is nothing to reconcile"));
+    };
+    let rules = UncertaintyRules { continue_after_lost: true, ..UncertaintyRules::default() };
+    let in_flight = turn.flight.is_some();
+    let waits = matches!(turn.paused, Some(PauseReason::LostResponse { .. }));
+    let mut records = vec![Record::Reconciled { command: command.clone(), who: who.to_owned() }];
+    match command {
+        Reconcile::Receipt(id) => {
+            if !in_flight {
+                return Err(Error::store("no request is in flight that a receipt could be for"));
+            }
+            records.extend(accept(&turn.checkpoint, id)?);
+            records.push(Record::FlightCleared);
+            // The transcript message is kept: its summary comes with the next opening (G18).
+        }
+        Reconcile::Resend => {
+            if in_flight {
+                records.extend(settle_flight(turn, rules, FlightFate::Resend, "an operator said: send again"));
+            } else if !waits {
+                return Err(Error::store("no request is in flight and nothing waits for an answer"));
+            }
+            if waits {
+                records.push(Record::Resumed { why: "an operator said: send again".to_owned() });
+            }
+        }
+        Reconcile::Abandon => records.extend(abandon(turn)),
+    }
+    Ok(records)
+}
+
+/// The record by which a response counts: as the receipt of the open delivery, or by itself (L19).
+///
+/// # Errors
+/// As [`Checkpoint::acknowledge`] and [`Checkpoint::response_completed`].
+pub fn accept(checkpoint: &Checkpoint, id: &ResponseId) -> Result<Option<Record>, Error> {
+    if checkpoint.delivery().is_some() { checkpoint.acknowledge(id) } else { checkpoint.response_completed(id) }
+}
+
+/// Ends a turn without another request (L60): running calls are cancelled, what is undelivered becomes an orphan, the
+/// outcome says so.
+fn abandon(turn: &Turn) -> Vec<Record> {
+    let checkpoint = &turn.checkpoint;
+    let mut records: Vec<Record> = checkpoint
+        .live_calls()
+        .filter(|p| p.state == CallState::Running)
+        .map(|p| Record::CallSettled {
+            id: p.call.id.clone(),
+            output: CANCELLED.to_owned(),
+            how: Settlement::Cancelled,
+        })
+        .collect();
+    let undelivered: Vec<CallId> = checkpoint.live_calls().map(|p| p.call.id.clone()).collect();
+    records.push(Record::FlightSettled {
+        fate: FlightFate::Abandoned,
+        why: "an operator abandoned the turn".to_owned(),
+        orphans: undelivered,
+    });
+    records.push(Record::OutcomeStored { outcome: serde_json::json!({ "status": "abandoned" }) });
+    records.push(Record::TurnEnded { turn: turn.id.clone(), status: "abandoned".to_owned() });
+    records
+}
+
+fn uncertain(turn: &Turn) -> Error {
+    let what = match turn.checkpoint.delivery() {
+        Some(delivery) => format!(
+            "the delivery of {} on response {:?}",
+            delivery.call_ids.iter().map(|id| format!("{:?}", id.as_str())).collect::<Vec<_>>().join(", "),
+            delivery.previous_response_id.as_str()
+        ),
+        None => "the last request".to_owned(),
+    };
+    Error::store(format!("it is not known whether the provider accepted {what}"))
+        .hint("wharf session reconcile SESSION --receipt RESPONSE_ID | --resend | --abandon")
+}

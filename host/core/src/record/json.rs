@@ -1,0 +1,452 @@
+//! The stored form of records: `kind`, `version`, and a JSON body of its own, converted by hand so that a renamed type
+//! never changes what is on disk (STATE-7).
+
+use serde_json::{Map, Value, json};
+
+use super::{Begun, FlightFate, HarnessFacts, PauseReason, Reconcile, Record, ResponseFacts, Settlement};
+use crate::call::{Call, kind_of};
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::ids::{BlobDigest, CallId, ResponseId};
+use crate::limits;
+use crate::model::{Item, Outcome, Role, Usage};
+use crate::policy::{Hold, RefusalReason, ReplayClass};
+use crate::tool::error_output;
+
+/// A record in its stored form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    /// What kind.
+    pub kind: &'static str,
+    /// Version of that kind's form.
+    pub version: u16,
+    /// JSON text.
+    pub body: String,
+    /// An output that is too large to stand in the body; has to be durable before the record is.
+    pub blob: Option<(BlobDigest, Vec<u8>)>,
+}
+
+impl Record {
+    /// The kind's name in the journal.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::HarnessBound(_) => "harness.bound",
+            Self::TurnStarted { .. } => "turn.started",
+            Self::TurnEnded { .. } => "turn.ended",
+            Self::CallAccepted { .. } => "call.accepted",
+            Self::CallRejected { .. } => "call.rejected",
+            Self::CallStarted { .. } => "call.started",
+            Self::CallSettled { .. } => "call.settled",
+            Self::CallRequeued { .. } => "call.requeued",
+            Self::ReplayNarrowed { .. } => "call.narrowed",
+            Self::HoldReleased { .. } => "call.released",
+            Self::CallsOrphaned { .. } => "call.orphaned",
+            Self::ResponseBegun(_) => "response.begun",
+            Self::ResponseStarted { .. } => "response.started",
+            Self::ResponseCompleted { .. } => "response.completed",
+            Self::DeliveryPrepared { .. } => "delivery.prepared",
+            Self::DeliveryAcknowledged { .. } => "delivery.acknowledged",
+            Self::ResponseRecorded(_) => "response.recorded",
+            Self::FlightCleared => "flight.cleared",
+            Self::FlightSettled { .. } => "flight.settled",
+            Self::SummaryStaged { .. } => "summary.staged",
+            Self::TranscriptCommitted { .. } => "transcript.committed",
+            Self::TranscriptDropped => "transcript.dropped",
+            Self::OutcomeStored { .. } => "outcome.stored",
+            Self::Paused { .. } => "turn.paused",
+            Self::Resumed { .. } => "turn.resumed",
+            Self::Reconciled { .. } => "turn.reconciled",
+            Self::InboxConsumed { .. } => "inbox.consumed",
+            Self::Parked { .. } => "turn.parked",
+        }
+    }
+
+    /// The stored form. An output over [`limits::INLINE_OUTPUT_BYTES_MAX`] goes to a blob that the body names.
+    pub fn encode(&self) -> Encoded {
+        let mut blob = None;
+        let body = match self {
+            Self::HarnessBound(facts) => json!({
+                "name": facts.name, "component": facts.component, "authority": facts.authority,
+                "conversation": facts.conversation, "authority_value": facts.authority_value,
+            }),
+            Self::TurnStarted { turn, input } => {
+                json!({ "turn": turn.as_str(), "input": input.iter().map(item_to_json).collect::<Vec<_>>() })
+            }
+            Self::TurnEnded { turn, status } => json!({ "turn": turn.as_str(), "status": status }),
+            Self::CallAccepted { call, wire_call_id, replay, hold, idempotency_key } => json!({
+                "call": call.to_json(), "wire_call_id": wire_call_id.as_ref().map(CallId::as_str),
+                "replay": replay.as_str(), "hold": hold.as_ref().map(Hold::as_str), "idempotency_key": idempotency_key,
+            }),
+            Self::CallRejected { call, wire_call_id, reason, output } => json!({
+                "call": call.to_json(), "wire_call_id": wire_call_id.as_ref().map(CallId::as_str),
+                "reason": reason.as_str(), "output": output,
+            }),
+            Self::CallStarted { id, attempt, idempotency_key, approval } => json!({
+                "id": id.as_str(), "attempt": attempt, "idempotency_key": idempotency_key, "approval": approval,
+            }),
+            Self::CallSettled { id, output, how } if output.len() > limits::INLINE_OUTPUT_BYTES_MAX => {
+                let digest = BlobDigest::new(Digest::of(output.as_bytes()).to_string());
+                let body = json!({
+                    "id": id.as_str(), "how": how.as_str(), "blob": digest.as_str(), "length": output.len(),
+                });
+                blob = Some((digest, output.clone().into_bytes()));
+                body
+            }
+            Self::CallSettled { id, output, how } => {
+                json!({ "id": id.as_str(), "how": how.as_str(), "output": output })
+            }
+            Self::CallRequeued { id } | Self::ReplayNarrowed { id } => json!({ "id": id.as_str() }),
+            Self::HoldReleased { id, approval } => json!({ "id": id.as_str(), "approval": approval }),
+            Self::CallsOrphaned { ids } => json!({ "ids": texts(ids) }),
+            Self::ResponseBegun(begun) => json!({
+                "ordinal": begun.ordinal, "message_id": begun.message_id,
+                "continues": begun.continues.as_ref().map(ResponseId::as_str), "whole_history": begun.whole_history,
+                "told": texts(&begun.told),
+            }),
+            Self::ResponseStarted { id } | Self::ResponseCompleted { id } => json!({ "id": id.as_str() }),
+            Self::DeliveryPrepared { previous_response_id, call_ids, after } => json!({
+                "previous_response_id": previous_response_id.as_str(), "call_ids": texts(call_ids),
+                "after": after.iter().map(item_to_json).collect::<Vec<_>>(),
+            }),
+            Self::DeliveryAcknowledged { receipt } => json!({ "receipt": receipt.as_str() }),
+            Self::ResponseRecorded(facts) => facts_to_json(facts),
+            Self::FlightCleared | Self::TranscriptDropped => json!({}),
+            Self::FlightSettled { fate, why, orphans } => {
+                json!({ "fate": fate.as_str(), "why": why, "orphans": texts(orphans) })
+            }
+            Self::SummaryStaged { summary } => json!({ "summary": summary }),
+            Self::TranscriptCommitted { message_id } => json!({ "message_id": message_id }),
+            Self::OutcomeStored { outcome } => json!({ "outcome": outcome }),
+            Self::Paused { reason } => match reason {
+                PauseReason::LostResponse { calls } => json!({ "reason": "lost_response", "calls": texts(calls) }),
+                PauseReason::Held { calls } => json!({ "reason": "held", "calls": texts(calls) }),
+                PauseReason::Incomplete { reason } => json!({ "reason": "incomplete", "why": reason }),
+                PauseReason::UnknownTools { count } => json!({ "reason": "unknown_tools", "count": count }),
+                PauseReason::Shutdown => json!({ "reason": "shutdown" }),
+            },
+            Self::Resumed { why } | Self::Parked { why } => json!({ "why": why }),
+            Self::Reconciled { command, who } => match command {
+                Reconcile::Receipt(id) => json!({ "command": "receipt", "id": id.as_str(), "who": who }),
+                Reconcile::Resend => json!({ "command": "resend", "who": who }),
+                Reconcile::Abandon => json!({ "command": "abandon", "who": who }),
+            },
+            Self::InboxConsumed { id, kind, target, who } => {
+                json!({ "id": id, "kind": kind, "target": target, "who": who })
+            }
+        };
+        Encoded { kind: self.kind(), version: 1, body: body.to_string(), blob }
+    }
+
+    /// The blob that a stored record names, if any.
+    pub fn named_blob(kind: &str, body: &str) -> Option<BlobDigest> {
+        if kind != "call.settled" {
+            return None;
+        }
+        let body: Value = serde_json::from_str(body).ok()?; // a body that is not JSON is reported by `decode`
+        body.get("blob").and_then(Value::as_str).map(BlobDigest::new)
+    }
+
+    /// Reads the stored form. `blob` gives the bytes of a blob; one that is missing or damaged harms that output alone,
+    /// which is then an error text that names it.
+    ///
+    /// # Errors
+    /// A corruption error that names the kind and the member; a store error for a version that is newer than this code.
+    pub fn decode(
+        kind: &str, version: u16, body: &str, blob: impl FnOnce(&BlobDigest) -> Option<Vec<u8>>,
+    ) -> Result<Self, Error> {
+        if version != 1 {
+            return Err(Error::store(format!("record {kind:?} has version {version}; this version of wharf reads version 1"))
+                .hint("use the newer wharf that wrote it"));
+        }
+        let value: Value =
+            serde_json::from_str(body).map_err(|e| Error::corruption(format!("the body of a {kind:?} record is not JSON: {e}")))?;
+        let Value::Object(members) = &value else {
+            return Err(Error::corruption(format!("the body of a {kind:?} record is {}, not an object", kind_of(&value))));
+        };
+        let read = Body { kind, members };
+        Ok(match kind {
+            "harness.bound" => Self::HarnessBound(HarnessFacts {
+                name: read.text("name")?,
+                component: read.text("component")?,
+                authority: read.text("authority")?,
+                conversation: read.text("conversation")?,
+                authority_value: read.value("authority_value"),
+            }),
+            "turn.started" => Self::TurnStarted { turn: read.text("turn")?.into(), input: read.items("input")? },
+            "turn.ended" => Self::TurnEnded { turn: read.text("turn")?.into(), status: read.text("status")? },
+            "call.accepted" => Self::CallAccepted {
+                call: read.call()?,
+                wire_call_id: read.optional("wire_call_id")?.map(CallId::from),
+                replay: read.word("replay", ReplayClass::parse)?,
+                hold: match read.optional("hold")?.as_deref() {
+                    None => None,
+                    Some("approval") => Some(Hold::Approval),
+                    Some("output") => Some(Hold::Output),
+                    Some(word) => return Err(read.bad("hold", word)),
+                },
+                idempotency_key: read.optional("idempotency_key")?,
+            },
+            "call.rejected" => Self::CallRejected {
+                call: read.call()?,
+                wire_call_id: read.optional("wire_call_id")?.map(CallId::from),
+                reason: read.word("reason", RefusalReason::parse)?,
+                output: read.text("output")?,
+            },
+            "call.started" => Self::CallStarted {
+                id: read.call_id("id")?,
+                attempt: u32::try_from(read.count("attempt")?).unwrap_or(u32::MAX),
+                idempotency_key: read.optional("idempotency_key")?,
+                approval: read.optional("approval")?,
+            },
+            "call.settled" => Self::CallSettled {
+                id: read.call_id("id")?,
+                how: read.word("how", Settlement::parse)?,
+                output: match read.optional("blob")? {
+                    None => read.text("output")?,
+                    Some(digest) => read_blob(&digest, blob),
+                },
+            },
+            "call.requeued" => Self::CallRequeued { id: read.call_id("id")? },
+            "call.narrowed" => Self::ReplayNarrowed { id: read.call_id("id")? },
+            "call.released" => Self::HoldReleased { id: read.call_id("id")?, approval: read.text("approval")? },
+            "call.orphaned" => Self::CallsOrphaned { ids: read.call_ids("ids")? },
+            "response.begun" => Self::ResponseBegun(Begun {
+                ordinal: read.count("ordinal")?,
+                message_id: read.optional("message_id")?,
+                continues: read.optional("continues")?.map(ResponseId::from),
+                whole_history: read.flag("whole_history")?,
+                told: read.call_ids("told")?,
+            }),
+            "response.started" => Self::ResponseStarted { id: read.text("id")?.into() },
+            "response.completed" => Self::ResponseCompleted { id: read.text("id")?.into() },
+            "delivery.prepared" => Self::DeliveryPrepared {
+                previous_response_id: read.text("previous_response_id")?.into(),
+                call_ids: read.call_ids("call_ids")?,
+                after: read.items("after")?,
+            },
+            "delivery.acknowledged" => Self::DeliveryAcknowledged { receipt: read.text("receipt")?.into() },
+            "response.recorded" => Self::ResponseRecorded(facts_from_json(&read)?),
+            "flight.cleared" => Self::FlightCleared,
+            "flight.settled" => Self::FlightSettled {
+                fate: read.word("fate", FlightFate::parse)?,
+                why: read.text("why")?,
+                orphans: read.call_ids("orphans")?,
+            },
+            "summary.staged" => Self::SummaryStaged { summary: read.value("summary") },
+            "transcript.committed" => Self::TranscriptCommitted { message_id: read.text("message_id")? },
+            "transcript.dropped" => Self::TranscriptDropped,
+            "outcome.stored" => Self::OutcomeStored { outcome: read.value("outcome") },
+            "turn.paused" => Self::Paused {
+                reason: match read.text("reason")?.as_str() {
+                    "lost_response" => PauseReason::LostResponse { calls: read.call_ids("calls")? },
+                    "held" => PauseReason::Held { calls: read.call_ids("calls")? },
+                    "incomplete" => PauseReason::Incomplete { reason: read.text("why")? },
+                    "unknown_tools" => PauseReason::UnknownTools { count: read.count("count")? },
+                    "shutdown" => PauseReason::Shutdown,
+                    word => return Err(read.bad("reason", word)),
+                },
+            },
+            "turn.resumed" => Self::Resumed { why: read.text("why")? },
+            "turn.reconciled" => Self::Reconciled {
+                command: match read.text("command")?.as_str() {
+                    "receipt" => Reconcile::Receipt(read.text("id")?.into()),
+                    "resend" => Reconcile::Resend,
+                    "abandon" => Reconcile::Abandon,
+                    word => return Err(read.bad("command", word)),
+                },
+                who: read.text("who")?,
+            },
+            "inbox.consumed" => Self::InboxConsumed {
+                id: read.text("id")?,
+                kind: read.text("kind")?,
+                target: read.text("target")?,
+                who: read.text("who")?,
+            },
+            "turn.parked" => Self::Parked { why: read.text("why")? },
+            other => return Err(Error::corruption(format!("record kind {other:?} is unknown"))),
+        })
+    }
+}
+
+fn read_blob(digest: &str, blob: impl FnOnce(&BlobDigest) -> Option<Vec<u8>>) -> String {
+    match blob(&BlobDigest::new(digest)) {
+        None => error_output(&format!("the stored output {digest} is missing")),
+        Some(bytes) if Digest::of(&bytes).to_string() != digest => {
+            error_output(&format!("the stored output {digest} is damaged"))
+        }
+        Some(bytes) => String::from_utf8(bytes)
+            .unwrap_or_else(|_| error_output(&format!("the stored output {digest} is not text"))),
+    }
+}
+
+/// An item of history in its stored form.
+pub fn item_to_json(item: &Item) -> Value {
+    match item {
+        Item::Message { role, text } => json!({ "type": "message", "role": role.as_str(), "text": text }),
+        Item::Call(call) => json!({ "type": "call", "call": call.to_json() }),
+        Item::Output { call, output } => json!({ "type": "output", "call": call.to_json(), "output": output }),
+        Item::Opaque { maker, raw } => json!({ "type": "opaque", "maker": maker, "raw": raw }),
+    }
+}
+
+/// Reads [`item_to_json`]'s form.
+///
+/// # Errors
+/// A corruption error that names the member.
+pub fn item_from_json(value: &Value) -> Result<Item, Error> {
+    let Value::Object(members) = value else {
+        return Err(Error::corruption(format!("an item is {}, not an object", kind_of(value))));
+    };
+    let read = Body { kind: "item", members };
+    Ok(match read.text("type")?.as_str() {
+        "message" => Item::Message {
+            role: read.word("role", |word| {
+                [Role::System, Role::User, Role::Assistant].into_iter().find(|r| r.as_str() == word)
+            })?,
+            text: read.text("text")?,
+        },
+        "call" => Item::Call(read.call()?),
+        "output" => Item::Output { call: read.call()?, output: read.text("output")? },
+        "opaque" => Item::Opaque { maker: read.text("maker")?, raw: read.value("raw") },
+        word => return Err(read.bad("type", word)),
+    })
+}
+
+fn facts_to_json(facts: &ResponseFacts) -> Value {
+    json!({
+        "id": facts.id.as_str(),
+        "outcome": match &facts.outcome {
+            Outcome::Completed => json!({ "status": "completed" }),
+            Outcome::Incomplete { reason } => json!({ "status": "incomplete", "reason": reason }),
+            Outcome::Failed { code, message } => json!({ "status": "failed", "code": code, "message": message }),
+            Outcome::Cancelled => json!({ "status": "cancelled" }),
+        },
+        "finish_reason": facts.finish_reason, "items": facts.items, "text": facts.text, "refusal": facts.refusal,
+        "usage": facts.usage.as_ref().map(usage_to_json), "model": facts.model, "first_token_ms": facts.first_token_ms,
+    })
+}
+
+fn facts_from_json(read: &Body<'_>) -> Result<ResponseFacts, Error> {
+    let outcome = read.value("outcome");
+    let part = |name: &str| outcome.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok(ResponseFacts {
+        id: read.text("id")?.into(),
+        outcome: match part("status").as_str() {
+            "completed" => Outcome::Completed,
+            "incomplete" => Outcome::Incomplete { reason: part("reason") },
+            "failed" => Outcome::Failed { code: part("code"), message: part("message") },
+            "cancelled" => Outcome::Cancelled,
+            word => return Err(read.bad("outcome.status", word)),
+        },
+        finish_reason: read.optional("finish_reason")?,
+        items: read.array("items")?.clone(),
+        text: read.text("text")?,
+        refusal: read.optional("refusal")?,
+        usage: match read.members.get("usage") {
+            None | Some(Value::Null) => None,
+            Some(usage) => Some(usage_from_json(usage)),
+        },
+        model: read.optional("model")?,
+        first_token_ms: read.members.get("first_token_ms").and_then(Value::as_u64),
+    })
+}
+
+/// Usage in its stored form, which is also the one that is exported.
+pub(crate) fn usage_to_json(usage: &Usage) -> Value {
+    json!({
+        "fresh_input": usage.fresh_input, "cache_read": usage.cache_read, "cache_write": usage.cache_write,
+        "visible_output": usage.visible_output, "reasoning": usage.reasoning, "total": usage.total, "raw": usage.raw,
+    })
+}
+
+fn usage_from_json(value: &Value) -> Usage {
+    // Counts that are missing or odd read as none: usage decides nothing, and a session must not be stranded by it.
+    let count = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+    Usage {
+        fresh_input: count("fresh_input"),
+        cache_read: count("cache_read"),
+        cache_write: count("cache_write"),
+        visible_output: count("visible_output"),
+        reasoning: count("reasoning"),
+        total: count("total"),
+        raw: value.get("raw").filter(|raw| !raw.is_null()).cloned(),
+    }
+}
+
+fn texts(ids: &[CallId]) -> Vec<&str> {
+    ids.iter().map(CallId::as_str).collect()
+}
+
+struct Body<'a> {
+    kind: &'a str,
+    members: &'a Map<String, Value>,
+}
+
+impl<'a> Body<'a> {
+    fn bad(&self, name: &str, found: &str) -> Error {
+        Error::corruption(format!("member {name} of a {:?} record is {found:?}, which is not known", self.kind))
+    }
+
+    fn wrong(&self, name: &str, expected: &str) -> Error {
+        match self.members.get(name) {
+            None => Error::corruption(format!("a {:?} record has no member {name}", self.kind)),
+            Some(found) => Error::corruption(format!(
+                "member {name} of a {:?} record is {}, not {expected}",
+                self.kind,
+                kind_of(found)
+            )),
+        }
+    }
+
+    fn text(&self, name: &str) -> Result<String, Error> {
+        self.members.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| self.wrong(name, "a string"))
+    }
+
+    fn optional(&self, name: &str) -> Result<Option<String>, Error> {
+        match self.members.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(_) => self.text(name).map(Some),
+        }
+    }
+
+    fn count(&self, name: &str) -> Result<u64, Error> {
+        self.members.get(name).and_then(Value::as_u64).ok_or_else(|| self.wrong(name, "a count"))
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, Error> {
+        self.members.get(name).and_then(Value::as_bool).ok_or_else(|| self.wrong(name, "a boolean"))
+    }
+
+    fn value(&self, name: &str) -> Value {
+        self.members.get(name).cloned().unwrap_or(Value::Null)
+    }
+
+    fn array(&self, name: &str) -> Result<&'a Vec<Value>, Error> {
+        self.members.get(name).and_then(Value::as_array).ok_or_else(|| self.wrong(name, "an array"))
+    }
+
+    fn word<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
+        let word = self.text(name)?;
+        parse(&word).ok_or_else(|| self.bad(name, &word))
+    }
+
+    fn call_id(&self, name: &str) -> Result<CallId, Error> {
+        self.text(name).map(CallId::from)
+    }
+
+    fn call_ids(&self, name: &str) -> Result<Vec<CallId>, Error> {
+        self.array(name)?
+            .iter()
+            .map(|id| id.as_str().map(CallId::new).ok_or_else(|| self.wrong(name, "an array of strings")))
+            .collect()
+    }
+
+    fn call(&self) -> Result<Call, Error> {
+        Call::from_json(self.members.get("call").unwrap_or(&Value::Null))
+            .map_err(|fault| Error::corruption(format!("the call of a {:?} record is damaged: {}", self.kind, fault.message)))
+    }
+
+    fn items(&self, name: &str) -> Result<Vec<Item>, Error> {
+        self.array(name)?.iter().map(item_from_json).collect()
+    }
+}

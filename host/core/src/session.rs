@@ -1,0 +1,310 @@
+//! The fold of a whole journal: which turn is open, what its calls are, and what a later turn has to know of earlier ones
+//! (N1). Knows no store; [`Session::apply`] is the only way in which it changes.
+
+use std::collections::HashSet;
+
+use crate::call::Call;
+use crate::checkpoint::{CallState, Checkpoint};
+use crate::error::Error;
+use crate::ids::{CallId, ResponseId, TurnId};
+use crate::model::Item;
+use crate::policy::RefusalReason;
+use crate::record::{Begun, FlightFate, HarnessFacts, PauseReason, Record, ResponseFacts};
+
+/// What a session's records fold into.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Session {
+    harness: Option<HarnessFacts>,
+    turn: Option<Turn>,
+    latest_response_id: Option<ResponseId>,
+    requests: u64,
+    used_ids: HashSet<CallId>,
+    turns_ended: u64,
+}
+
+/// The open turn, or the last one that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Turn {
+    /// Its id.
+    pub id: TurnId,
+    /// What the user said.
+    pub input: Vec<Item>,
+    /// Its calls, delivery and responses.
+    pub checkpoint: Checkpoint,
+    /// The request in flight.
+    pub flight: Option<Flight>,
+    /// Calls of the response in flight, or of the last one: the provider's id and the host's key, in order.
+    pub scope: Vec<(CallId, CallId)>,
+    /// Calls of a lost response that the model has to be told of (L59).
+    pub untold: Vec<CallId>,
+    /// Requests that were lost since the last accepted response (G19).
+    pub lost_in_a_row: u32,
+    /// Calls that named unknown tools (L51).
+    pub unknown_tools: u64,
+    /// What it waits for.
+    pub paused: Option<PauseReason>,
+    /// True while the last response's finish reason withholds its sync calls (L18, L66).
+    pub withheld: bool,
+    /// What the last accepted response held.
+    pub last_response: Option<ResponseFacts>,
+    /// Approvals that were given and are not used up yet.
+    pub approvals: Vec<(CallId, String)>,
+    /// How it ended, once it did.
+    pub ended: Option<String>,
+}
+
+/// A request in flight.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flight {
+    /// As it was journaled before it was sent.
+    pub begun: Begun,
+    /// The response's id, once it is known (L55).
+    pub id: Option<ResponseId>,
+}
+
+impl Session {
+    /// The fold of these records.
+    ///
+    /// # Errors
+    /// A corruption error that names the number of the first record that contradicts those before it (B11).
+    pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, Error> {
+        let mut session = Self::default();
+        for (at, record) in records.into_iter().enumerate() {
+            session.apply(record).map_err(|e| {
+                Error::corruption(format!("record {} ({}) contradicts the journal: {}", at + 1, record.kind(), e.message))
+            })?;
+        }
+        Ok(session)
+    }
+
+    /// The harness that the session ran under last.
+    pub fn harness(&self) -> Option<&HarnessFacts> {
+        self.harness.as_ref()
+    }
+
+    /// The open turn, or the last one that ended.
+    pub fn turn(&self) -> Option<&Turn> {
+        self.turn.as_ref()
+    }
+
+    /// The open turn.
+    pub fn open_turn(&self) -> Option<&Turn> {
+        self.turn.as_ref().filter(|turn| turn.ended.is_none())
+    }
+
+    /// The latest accepted response of the session (N1).
+    pub fn latest_response_id(&self) -> Option<&ResponseId> {
+        self.latest_response_id.as_ref()
+    }
+
+    /// How many requests were begun.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// How many turns ended.
+    pub fn turns_ended(&self) -> u64 {
+        self.turns_ended
+    }
+
+    /// The host's key for a call that the provider names by this id, and whether the id was seen in the same response
+    /// (B13). A fresh key is the provider's id where the session never used it, else that id with a suffix made from
+    /// response and position.
+    pub fn key_for(&self, wire: &CallId) -> Key {
+        let scope = self.turn.as_ref().map_or(&[][..], |turn| &turn.scope[..]);
+        if let Some((_, key)) = scope.iter().find(|(id, _)| id == wire) {
+            return Key { id: key.clone(), wire: (key != wire).then(|| wire.clone()) };
+        }
+        if !self.used_ids.contains(wire) {
+            return Key { id: wire.clone(), wire: None };
+        }
+        let mut id = format!("{}~r{}.{}", wire, self.requests, scope.len());
+        while self.used_ids.contains(&CallId::new(&id)) {
+            id.push('\''); // a provider that uses our own suffixes gets a longer one
+        }
+        Key { id: id.into(), wire: Some(wire.clone()) }
+    }
+
+    /// Folds one record.
+    ///
+    /// # Errors
+    /// A corruption error if it contradicts what came before.
+    pub fn apply(&mut self, record: &Record) -> Result<(), Error> {
+        match record {
+            Record::HarnessBound(facts) => {
+                self.harness = Some(facts.clone());
+                return Ok(());
+            }
+            Record::TurnStarted { turn, input } => {
+                if self.open_turn().is_some() {
+                    return Err(Error::corruption("a turn was started while another one was open"));
+                }
+                self.turn = Some(Turn {
+                    id: turn.clone(),
+                    input: input.clone(),
+                    checkpoint: Checkpoint::new_turn(self.latest_response_id.clone()),
+                    flight: None,
+                    scope: Vec::new(),
+                    untold: Vec::new(),
+                    lost_in_a_row: 0,
+                    unknown_tools: 0,
+                    paused: None,
+                    withheld: false,
+                    last_response: None,
+                    approvals: Vec::new(),
+                    ended: None,
+                });
+                return Ok(());
+            }
+            Record::InboxConsumed { .. } | Record::Parked { .. } => return Ok(()),
+            Record::TurnEnded { .. }
+            | Record::CallAccepted { .. }
+            | Record::CallRejected { .. }
+            | Record::CallStarted { .. }
+            | Record::CallSettled { .. }
+            | Record::CallRequeued { .. }
+            | Record::ReplayNarrowed { .. }
+            | Record::HoldReleased { .. }
+            | Record::CallsOrphaned { .. }
+            | Record::ResponseBegun(_)
+            | Record::ResponseStarted { .. }
+            | Record::ResponseCompleted { .. }
+            | Record::DeliveryPrepared { .. }
+            | Record::DeliveryAcknowledged { .. }
+            | Record::ResponseRecorded(_)
+            | Record::FlightCleared
+            | Record::FlightSettled { .. }
+            | Record::SummaryStaged { .. }
+            | Record::TranscriptCommitted { .. }
+            | Record::TranscriptDropped
+            | Record::OutcomeStored { .. }
+            | Record::Paused { .. }
+            | Record::Resumed { .. }
+            | Record::Reconciled { .. } => {}
+        }
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.ended.is_none()) else {
+            return Err(Error::corruption("it is about a turn, and none is open"));
+        };
+        turn.checkpoint.apply(record)?;
+        match record {
+            Record::CallAccepted { call, wire_call_id, .. } => {
+                note_id(&mut self.used_ids, &mut turn.scope, call, wire_call_id.as_ref());
+            }
+            Record::CallRejected { call, wire_call_id, reason, .. } => {
+                note_id(&mut self.used_ids, &mut turn.scope, call, wire_call_id.as_ref());
+                turn.unknown_tools += u64::from(*reason == RefusalReason::UnknownTool);
+            }
+            Record::ResponseBegun(begun) => {
+                self.requests = self.requests.saturating_add(1);
+                turn.flight = Some(Flight { begun: begun.clone(), id: None });
+                turn.scope.clear();
+                turn.untold.retain(|id| !begun.told.contains(id));
+            }
+            Record::ResponseStarted { id } => {
+                if let Some(flight) = &mut turn.flight {
+                    flight.id = Some(id.clone());
+                }
+            }
+            Record::ResponseCompleted { id } | Record::DeliveryAcknowledged { receipt: id } => {
+                self.latest_response_id = Some(id.clone());
+                turn.lost_in_a_row = 0;
+            }
+            Record::ResponseRecorded(facts) => {
+                turn.withheld = !releases_sync_calls(facts.finish_reason.as_deref());
+                turn.last_response = Some(facts.clone());
+            }
+            Record::HoldReleased { id, approval } => turn.approvals.push((id.clone(), approval.clone())),
+            Record::CallStarted { id, .. } => turn.approvals.retain(|(call, _)| call != id),
+            Record::FlightCleared => turn.flight = None,
+            Record::FlightSettled { fate, orphans, .. } => {
+                turn.lost_in_a_row += u32::from(*fate == FlightFate::Lost);
+                // What the lost request told the model was not read: it has to be told again.
+                let told = turn.flight.take().map(|flight| flight.begun.told).unwrap_or_default();
+                turn.untold.splice(0..0, told);
+                for id in orphans {
+                    let started = turn.checkpoint.call(id).is_some_and(|p| p.attempts > 0);
+                    if started && !turn.untold.contains(id) {
+                        turn.untold.push(id.clone());
+                    }
+                }
+            }
+            Record::Paused { reason } => turn.paused = Some(reason.clone()),
+            Record::Resumed { .. } => {
+                if matches!(turn.paused.take(), Some(PauseReason::UnknownTools { .. })) {
+                    turn.unknown_tools = 0;
+                }
+                turn.withheld = false;
+            }
+            Record::TurnEnded { status, .. } => {
+                turn.ended = Some(status.clone());
+                self.turns_ended = self.turns_ended.saturating_add(1);
+            }
+            Record::HarnessBound(_)
+            | Record::TurnStarted { .. }
+            | Record::CallSettled { .. }
+            | Record::CallRequeued { .. }
+            | Record::ReplayNarrowed { .. }
+            | Record::CallsOrphaned { .. }
+            | Record::DeliveryPrepared { .. }
+            | Record::SummaryStaged { .. }
+            | Record::TranscriptCommitted { .. }
+            | Record::TranscriptDropped
+            | Record::OutcomeStored { .. }
+            | Record::Reconciled { .. }
+            | Record::InboxConsumed { .. }
+            | Record::Parked { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl Turn {
+    /// Calls of the response in flight, by the host's keys.
+    pub fn scope_calls(&self) -> Vec<CallId> {
+        self.scope.iter().map(|(_, key)| key.clone()).collect()
+    }
+
+    /// The framed text that tells the model which calls of a lost answer ran and with what outcome (L59); `None` if there is
+    /// nothing to tell.
+    pub fn lost_notice(&self) -> Option<String> {
+        if self.untold.is_empty() {
+            return None;
+        }
+        let mut lines = vec![
+            "[host] An earlier answer of yours was lost on the way and is not part of this conversation. These calls of \
+             it were run; do not repeat them without need:"
+                .to_owned(),
+        ];
+        for id in &self.untold {
+            let Some(pending) = self.checkpoint.call(id) else { continue };
+            let outcome = match &pending.state {
+                CallState::Ready { output } => output.clone(),
+                CallState::Running => "still running".to_owned(),
+                CallState::Queued | CallState::Delivered => "not known".to_owned(),
+            };
+            lines.push(format!("- {} {}: {}", pending.call.name, serde_json::Value::from(pending.call.text()), outcome));
+        }
+        Some(lines.join("\n"))
+    }
+}
+
+/// The host's key of a call (B13).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The key.
+    pub id: CallId,
+    /// The provider's id, where it differs.
+    pub wire: Option<CallId>,
+}
+
+/// Only these finish reasons release the sync calls of a response (L18).
+pub fn releases_sync_calls(finish_reason: Option<&str>) -> bool {
+    matches!(finish_reason, None | Some("stop" | "tool_calls" | "end_turn"))
+}
+
+fn note_id(used: &mut HashSet<CallId>, scope: &mut Vec<(CallId, CallId)>, call: &Call, wire: Option<&CallId>) {
+    let wire = wire.unwrap_or(&call.id);
+    used.insert(call.id.clone());
+    used.insert(wire.clone());
+    scope.push((wire.clone(), call.id.clone()));
+}

@@ -1,0 +1,137 @@
+//! What the events of a response do (L17 to L23, L55, L58, L66) and what becomes of an uncertain one (G13 to G20).
+
+use super::{Effect, Machine};
+use crate::error::Error;
+use crate::ids::ResponseId;
+use crate::model::{Completion, Fate, Outcome, RequestError};
+use crate::reconcile::{self, Evidence, Resolution};
+use crate::record::{FlightFate, PauseReason, Reconcile, Record, ResponseFacts};
+use crate::session::releases_sync_calls;
+
+impl Machine {
+    /// A request that brought no stream. What is proven not to have been accepted is rolled back (G14); the rest is
+    /// uncertain.
+    pub(super) fn request_failed(&mut self, failure: &RequestError) -> Result<Vec<Effect>, Error> {
+        let turn = self.turn()?;
+        if turn.flight.is_none() {
+            return Err(Error::store("no request is in flight that could have failed"));
+        }
+        let fate = match failure.fate {
+            Fate::NotSent => FlightFate::NotSent,
+            Fate::Refused => FlightFate::Refused,
+            Fate::Unknown => {
+                self.broken = true;
+                return Ok(vec![Effect::Fail(failure.error.clone())]);
+            }
+        };
+        let records = reconcile::settle_flight(turn, self.settings.uncertainty, fate, &failure.error.message);
+        let mut effects = self.settle_flight(records)?;
+        effects.push(Effect::Fail(failure.error.clone()));
+        Ok(effects)
+    }
+
+    /// The response's id is journaled at once (L55), one time.
+    pub(super) fn response_started(&mut self, id: ResponseId) -> Result<Vec<Effect>, Error> {
+        let Some(flight) = &self.turn()?.flight else {
+            return Err(Error::store("an event of a response came, and none was begun"));
+        };
+        if flight.id.is_some() || id.is_blank() {
+            return Ok(Vec::new());
+        }
+        self.commit(vec![Record::ResponseStarted { id }])
+    }
+
+    /// The terminal event settles the response at once (L66): completed or incomplete is accepted, failed or cancelled is
+    /// not.
+    pub(super) fn completed(
+        &mut self, completion: Completion, first_token_ms: Option<u64>,
+    ) -> Result<Vec<Effect>, Error> {
+        let turn = self.turn()?;
+        if turn.flight.is_none() {
+            return Err(Error::store("a response ended, and none was begun"));
+        }
+        let finish = completion.finish_reason.as_deref();
+        let refused = match (&completion.outcome, finish) {
+            (Outcome::Failed { code, message }, _) => Some(match (code.as_str(), message.as_str()) {
+                ("", message) => format!("the response failed: {message}"),
+                (code, message) => format!("the response failed: {message} ({code})"),
+            }),
+            (Outcome::Cancelled, _) | (Outcome::Completed | Outcome::Incomplete { .. }, Some("cancelled")) => {
+                Some("the response was cancelled at the provider".to_owned())
+            }
+            (Outcome::Completed | Outcome::Incomplete { .. }, Some("error")) => Some("the response ended with an error".to_owned()),
+            (Outcome::Completed | Outcome::Incomplete { .. }, _) => None,
+        };
+        if let Some(why) = refused {
+            let records = reconcile::settle_flight(turn, self.settings.uncertainty, FlightFate::NotAccepted, &why);
+            let mut effects = self.settle_flight(records)?;
+            effects.push(Effect::Fail(Error::provider(why)));
+            return Ok(effects);
+        }
+        let Some(id) = completion.id.clone().filter(|id| !id.is_blank()) else {
+            return Err(Error::provider("a response was completed without a response id"));
+        };
+        let mut records: Vec<Record> = reconcile::accept(&turn.checkpoint, &id)?.into_iter().collect();
+        let steered = finish == Some("steered");
+        let pause = match &completion.outcome {
+            Outcome::Incomplete { reason } if !steered && !releases_sync_calls(finish) => Some(reason.clone()),
+            Outcome::Incomplete { .. } | Outcome::Completed | Outcome::Failed { .. } | Outcome::Cancelled => None,
+        };
+        records.push(Record::ResponseRecorded(ResponseFacts {
+            id,
+            outcome: completion.outcome,
+            finish_reason: completion.finish_reason,
+            items: completion.items,
+            text: completion.text,
+            refusal: completion.refusal,
+            usage: completion.usage,
+            model: completion.model,
+            first_token_ms,
+        }));
+        records.push(Record::FlightCleared);
+        if let Some(reason) = pause {
+            records.push(Record::Paused { reason: PauseReason::Incomplete { reason } });
+        }
+        self.broken = false;
+        self.fold(&records)?;
+        self.enqueue_waiting_sync_calls()?;
+        let launches = self.schedule(&mut records)?;
+        Ok(std::iter::once(Effect::Append(records)).chain(launches.into_iter().map(Effect::Run)).collect())
+    }
+
+    /// Decides about an uncertain request by the table of [`crate::reconcile`].
+    pub(super) fn resolve(&mut self, evidence: Evidence) -> Result<Vec<Effect>, Error> {
+        match reconcile::resolve(&self.session, self.settings.uncertainty, evidence) {
+            Resolution::Clear => Ok(Vec::new()),
+            Resolution::Retrieve(id) => Ok(vec![Effect::Retrieve(id)]),
+            Resolution::Settle(records) => self.settle_flight(records),
+            Resolution::Refuse(error) => Err(error),
+        }
+    }
+
+    /// An operator's answer (G17). Abandoning stops what runs (L60).
+    pub(super) fn reconciled(&mut self, command: &Reconcile, who: &str) -> Result<Vec<Effect>, Error> {
+        let records = reconcile::reconcile(&self.session, command, who)?;
+        match command {
+            Reconcile::Abandon => {
+                let aborts = self.jobs.clear();
+                let mut effects = self.commit(records)?;
+                effects.extend(aborts.into_iter().map(Effect::Abort));
+                Ok(effects)
+            }
+            Reconcile::Receipt(_) | Reconcile::Resend => {
+                self.broken = false;
+                self.settle_flight(records)
+            }
+        }
+    }
+
+    /// Folds records that settle a flight; calls that were withdrawn by it leave the queue, others may start again.
+    fn settle_flight(&mut self, mut records: Vec<Record>) -> Result<Vec<Effect>, Error> {
+        self.fold(&records)?;
+        self.broken = false;
+        self.drop_withdrawn();
+        let launches = self.schedule(&mut records)?;
+        Ok(std::iter::once(Effect::Append(records)).chain(launches.into_iter().map(Effect::Run)).collect())
+    }
+}
