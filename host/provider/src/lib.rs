@@ -7,8 +7,12 @@
 
 pub mod config;
 pub mod driver;
+mod http;
 pub mod limits;
+mod profile;
+mod refusal;
 pub mod registry;
+pub mod responses;
 pub mod sse;
 
 pub use config::{ProviderConfig, Secret, Timeouts, split_model};

@@ -43,3 +43,6 @@ pub const WHOLE_ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long an unused connection is kept. Shorter than the servers' own limits, so that a request seldom meets a
 /// connection that is just being closed: such a request has an unknown fate.
 pub const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long the body of an error answer may take: its status has said the main thing already.
+pub const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);

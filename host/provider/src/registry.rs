@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use wharf_core::Error;
+use wharf_core::{Error, names};
 
 use crate::config::ProviderConfig;
 use crate::driver::Driver;
+use crate::responses::{self, Responses};
 
 /// Makes a driver from what the operator wrote.
 pub type Factory = Arc<dyn Fn(ProviderConfig) -> Result<Arc<dyn Driver>, Error> + Send + Sync>;
@@ -26,7 +27,9 @@ impl Drivers {
 
     /// The drivers of this crate.
     pub fn builtin() -> Self {
-        Self::empty()
+        let mut drivers = Self::empty();
+        drivers.register(responses::NAME, |config| Ok(Arc::new(Responses::new(config)?)));
+        drivers
     }
 
     /// Adds a driver, or puts it in the place of one of the same name.
@@ -57,8 +60,10 @@ impl Drivers {
 
     fn unknown(&self, config: &ProviderConfig) -> Error {
         let known = self.names().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
-        let hint = if known.is_empty() { "no driver is registered".to_owned() } else { format!("drivers: {known}") };
-        Error::config(format!("provider {:?} names the unknown driver {:?}", config.name, config.driver)).hint(hint)
+        let close = names::did_you_mean(&config.driver, self.names()).map(|text| text + " ").unwrap_or_default();
+        let list = if known.is_empty() { "no driver is registered".to_owned() } else { format!("drivers: {known}") };
+        Error::config(format!("provider {:?} names the unknown driver {:?}", config.name, config.driver))
+            .hint(close + &list)
     }
 }
 

@@ -1,0 +1,676 @@
+//! Stream data to neutral events, as a pure state machine: no I/O, no clock. It never starts anything and never decides
+//! whether a call may run; it says when one is finished.
+//!
+//! A whole response, retrieved or not streamed, goes the same way as one terminal event (P21).
+
+use serde_json::{Map, Value};
+use wharf_core::model::{Completion, FinishedCall, Outcome, StreamEvent, Usage};
+use wharf_core::{Call, Payload, ResponseId};
+
+use super::slots::{Address, Asking, Kind, Part, PartOf, Progress, Slot, Slots, text};
+use super::usage;
+use crate::limits;
+
+/// Why a stream cannot be decoded on. What was decoded before stays good; the response's fate is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Data that is not JSON (P13).
+    #[error("an event of the answer is not JSON: {fault} ({bytes} bytes)")]
+    NotJson {
+        /// What the parser says; it quotes nothing.
+        fault: String,
+        /// How long the data is.
+        bytes: usize,
+    },
+    /// More items than any answer has.
+    #[error("the answer has more than {} output items", limits::ITEMS_MAX)]
+    TooManyItems,
+    /// More text than any answer has.
+    #[error("the answer has more than {} bytes of text", limits::TEXT_BYTES_MAX)]
+    TooMuchText,
+    /// A call with longer arguments than a call may have.
+    #[error("a call of the answer has more than {} bytes of input", wharf_core::limits::CALL_PAYLOAD_BYTES_MAX)]
+    PayloadTooLong,
+    /// A whole answer that is no response and no error.
+    #[error("the answer is JSON but neither a response nor an error")]
+    NotAResponse,
+    /// A whole answer that has not ended yet.
+    #[error("the answer is a response that has not ended: status {status:?}")]
+    NotEnded {
+        /// Its status.
+        status: String,
+    },
+}
+
+/// Decodes one response.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    slots: Slots,
+    /// The id of the first event that had one.
+    id: Option<ResponseId>,
+    model: Option<String>,
+    /// The last one seen (PROV-8).
+    usage: Option<Usage>,
+    sequence: Sequence,
+    /// Finished sync function calls so far (P4).
+    sync_calls: Vec<FinishedCall>,
+    /// Finished native calls so far.
+    native_calls: Vec<FinishedCall>,
+    text_bytes: usize,
+    ended: bool,
+}
+
+impl Decoder {
+    /// At the start of a response.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// True once the terminal event was decoded.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Decodes the data of one event; `name` is its `event` field, for data that does not say its type itself.
+    ///
+    /// After the terminal event it gives nothing more (P18).
+    ///
+    /// # Errors
+    /// Data that is not JSON, or that breaks a bound.
+    pub fn push(&mut self, name: &str, data: &str) -> Result<Vec<StreamEvent>, DecodeError> {
+        let data = data.trim();
+        // An empty event is a keep-alive; the marker belongs to another protocol and is sent by many servers all the same.
+        if self.ended || data.is_empty() || data == "[DONE]" {
+            return Ok(Vec::new());
+        }
+        match serde_json::from_str::<Value>(data) {
+            Ok(frame) => self.frame(name, &frame),
+            // An event of a name that is not of this protocol is an unknown event, whatever is in it.
+            Err(_) if !is_ours(name) => Ok(Vec::new()),
+            Err(fault) => Err(DecodeError::NotJson { fault: without_quote(&fault), bytes: data.len() }),
+        }
+    }
+
+    /// Decodes a whole answer in place of a stream: a response, or an error.
+    ///
+    /// # Errors
+    /// If it is neither, or has not ended.
+    pub fn whole(&mut self, answer: &Value) -> Result<Vec<StreamEvent>, DecodeError> {
+        if answer["status"].is_null() && answer["output"].is_null() {
+            return match error_of(answer) {
+                Some((code, message)) => Ok(self.fail(code, message)),
+                None => Err(DecodeError::NotAResponse),
+            };
+        }
+        match answer["status"].as_str() {
+            Some(status @ ("queued" | "in_progress")) => Err(DecodeError::NotEnded { status: status.to_owned() }),
+            _ => {
+                let mut events = self.head(answer);
+                events.extend(self.terminal("response.done", answer)?);
+                Ok(events)
+            }
+        }
+    }
+
+    fn frame(&mut self, name: &str, frame: &Value) -> Result<Vec<StreamEvent>, DecodeError> {
+        let response = &frame["response"];
+        let kind = match frame["type"].as_str() {
+            Some(kind) => kind,
+            None if is_ours(name) && name != "message" => name,
+            // An event that is a response by itself, or an error by its shape (SSE-11).
+            None if frame["object"] == "response" => return self.bare_response(frame),
+            None => "",
+        };
+        let terminal = is_terminal(kind);
+        if !terminal && self.sequence.is_repeated(frame) {
+            return Ok(Vec::new());
+        }
+        let mut events = self.head(response);
+        if self.id.is_none() {
+            events.extend(self.started(&frame["response_id"]));
+        }
+        if let Some(usage) = usage::read(&frame["usage"]) {
+            self.usage = Some(usage);
+        }
+        if kind == "error" || kind == "response.error" || !kind.starts_with("response.") && frame["error"].is_object() {
+            let (code, message) = error_or_silence(frame);
+            events.extend(self.fail(code, message));
+        } else if terminal {
+            // Some relays put the members of the response beside the type.
+            events.extend(self.terminal(kind, if response.is_object() { response } else { frame })?);
+        } else {
+            self.part(kind, frame, &mut events)?;
+        }
+        Ok(events)
+    }
+
+    fn bare_response(&mut self, response: &Value) -> Result<Vec<StreamEvent>, DecodeError> {
+        let mut events = self.head(response);
+        if matches!(response["status"].as_str(), Some("completed" | "incomplete" | "failed" | "cancelled")) {
+            events.extend(self.terminal("response.done", response)?);
+        }
+        Ok(events)
+    }
+
+    /// What any event with a response in it may carry: id, model, usage.
+    fn head(&mut self, response: &Value) -> Vec<StreamEvent> {
+        if let Some(usage) = usage::read(&response["usage"]) {
+            self.usage = Some(usage);
+        }
+        if let Some(model) = text(&response["model"]) {
+            self.model = Some(model.to_owned());
+        }
+        if self.id.is_none() { self.started(&response["id"]) } else { Vec::new() }
+    }
+
+    fn started(&mut self, id: &Value) -> Vec<StreamEvent> {
+        let Some(id) = text(id).map(ResponseId::new) else { return Vec::new() };
+        self.id = Some(id.clone());
+        vec![StreamEvent::Started { id }]
+    }
+
+    /// An event that ends nothing.
+    fn part(&mut self, kind: &str, frame: &Value, events: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        let place = |member: &str| frame[member].as_u64().unwrap_or(0);
+        let text_part = |of| Part { place: place("content_index"), of };
+        let summary_part = Part { place: place("summary_index"), of: PartOf::Summary };
+        match kind {
+            "response.output_item.added" => self.item_added(frame)?,
+            "response.output_item.done" => return self.item_done(frame, events),
+            "response.function_call_arguments.delta" => self.payload_delta(Kind::Function, frame)?,
+            "response.custom_tool_call_input.delta" => self.payload_delta(Kind::Custom, frame)?,
+            "response.function_call_arguments.done" => self.payload_done(Kind::Function, frame)?,
+            "response.custom_tool_call_input.done" => self.payload_done(Kind::Custom, frame)?,
+            "response.output_text.delta" => self.text(frame, text_part(PartOf::Text), Piece::Delta("delta"), events)?,
+            "response.refusal.delta" => self.text(frame, text_part(PartOf::Refusal), Piece::Delta("delta"), events)?,
+            "response.reasoning_summary_text.delta" => self.text(frame, summary_part, Piece::Delta("delta"), events)?,
+            "response.output_text.done" => self.text(frame, text_part(PartOf::Text), Piece::Whole("text"), events)?,
+            "response.refusal.done" => self.text(frame, text_part(PartOf::Refusal), Piece::Whole("refusal"), events)?,
+            "response.reasoning_summary_text.done" => self.text(frame, summary_part, Piece::Whole("text"), events)?,
+            // Raw reasoning text is neither shown nor stored (P16); all else is unknown or says nothing new (P13).
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn slot(&mut self, address: Address<'_>, kind: &Kind, asking: Asking) -> Result<&mut Slot, DecodeError> {
+        let position = self.slots.find_or_add(address, Some(kind), asking);
+        if self.slots.len() > limits::ITEMS_MAX {
+            return Err(DecodeError::TooManyItems);
+        }
+        self.slots.get_mut(position).ok_or(DecodeError::TooManyItems)
+    }
+
+    fn item_added(&mut self, frame: &Value) -> Result<(), DecodeError> {
+        let (Some(item), Some(kind)) = (frame["item"].as_object(), text(&frame["item"]["type"])) else { return Ok(()) };
+        let slot = self.slot(Address::of(frame), &Kind::of(kind), Asking::Added)?;
+        slot.absorb(item);
+        bounded(slot)
+    }
+
+    fn item_done(&mut self, frame: &Value, events: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        let (Some(item), Some(kind)) = (frame["item"].as_object(), text(&frame["item"]["type"])) else { return Ok(()) };
+        let whole = matches!(item.get("status"), None | Some(Value::Null)) || item["status"] == "completed";
+        let before = self.sync_calls.len();
+        self.item(Address::of(frame), &Kind::of(kind), item, whole, Asking::Later, events)?;
+        if self.sync_calls.len() > before {
+            events.push(StreamEvent::SyncCalls(self.sync_calls.clone()));
+        }
+        Ok(())
+    }
+
+    fn payload_delta(&mut self, kind: Kind, frame: &Value) -> Result<(), DecodeError> {
+        let (Some(delta), Some(position)) = (text(&frame["delta"]), self.payload_slot(&kind, frame)?) else {
+            return Ok(());
+        };
+        let Some(slot) = self.slots.get_mut(position) else { return Ok(()) };
+        if slot.progress == Progress::Open {
+            slot.payload.push_str(delta);
+        }
+        bounded(slot)
+    }
+
+    fn payload_done(&mut self, kind: Kind, frame: &Value) -> Result<(), DecodeError> {
+        let (Some(members), Some(position)) = (frame.as_object(), self.payload_slot(&kind, frame)?) else {
+            return Ok(());
+        };
+        let Some(slot) = self.slots.get_mut(position) else { return Ok(()) };
+        if slot.progress == Progress::Open {
+            slot.absorb(members);
+        }
+        bounded(slot)
+    }
+
+    /// Fragments that name no item at all go to the only open call, or nowhere: rather a call that waits for its whole
+    /// item than two calls mixed (P7).
+    fn payload_slot(&mut self, kind: &Kind, frame: &Value) -> Result<Option<usize>, DecodeError> {
+        let address = Address::of(frame);
+        let nowhere = address.item_id.is_none() && address.call_id.is_none() && address.index.is_none();
+        if nowhere {
+            return Ok(self.slots.find(address, Some(kind), Asking::Later));
+        }
+        let position = self.slots.find_or_add(address, Some(kind), Asking::Later);
+        if self.slots.len() > limits::ITEMS_MAX { Err(DecodeError::TooManyItems) } else { Ok(Some(position)) }
+    }
+
+    fn text(
+        &mut self,
+        frame: &Value,
+        part: Part,
+        piece: Piece,
+        events: &mut Vec<StreamEvent>,
+    ) -> Result<(), DecodeError> {
+        let kind = match part.of {
+            PartOf::Text | PartOf::Refusal => Kind::Message,
+            PartOf::Summary => Kind::Reasoning,
+        };
+        let (Piece::Delta(member) | Piece::Whole(member)) = piece;
+        let Some(said) = text(&frame[member]) else { return Ok(()) };
+        let slot = self.slot(Address::of(frame), &kind, Asking::Later)?;
+        if slot.progress != Progress::Open {
+            return Ok(());
+        }
+        let new = match piece {
+            Piece::Delta(_) => {
+                slot.parts.entry(part).or_default().push_str(said);
+                said.to_owned()
+            }
+            Piece::Whole(_) => replace(slot, part, said),
+        };
+        self.say(part.of, new, events)
+    }
+
+    fn say(&mut self, of: PartOf, new: String, events: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.text_bytes = self.text_bytes.saturating_add(new.len());
+        if self.text_bytes > limits::TEXT_BYTES_MAX {
+            return Err(DecodeError::TooMuchText);
+        }
+        events.push(match of {
+            PartOf::Text => StreamEvent::Text(new),
+            PartOf::Refusal => StreamEvent::Refusal(new),
+            PartOf::Summary => StreamEvent::Reasoning(new),
+        });
+        Ok(())
+    }
+
+    /// A whole item, from the stream or from the terminal list. A new sync call is only noted: the caller gives the set.
+    fn item(
+        &mut self,
+        address: Address<'_>,
+        kind: &Kind,
+        item: &Map<String, Value>,
+        whole: bool,
+        asking: Asking,
+        events: &mut Vec<StreamEvent>,
+    ) -> Result<(), DecodeError> {
+        let slot = self.slot(address, kind, asking)?;
+        let before = slot.progress;
+        let first = before != Progress::Finished;
+        // The list's word on a part that was cut does not undo that its last frame came whole, nor the reverse.
+        slot.in_terminal |= asking == Asking::Terminal;
+        if first {
+            slot.absorb(item);
+            bounded(slot)?;
+            slot.progress = if whole { Progress::Finished } else { Progress::Cut };
+        }
+        let said = match kind {
+            Kind::Message | Kind::Reasoning if first => {
+                parts_of(item).into_iter().map(|(part, said)| (part.of, replace(slot, part, said))).collect()
+            }
+            Kind::Message | Kind::Reasoning | Kind::Function | Kind::Custom | Kind::Other(_) => Vec::new(),
+        };
+        match kind {
+            Kind::Function | Kind::Custom if whole => {
+                let again = if first { None } else { Some(item) };
+                match finished_call(slot, kind, again) {
+                    Ok(call) => {
+                        if first {
+                            slot.raw = Some(raw_call(slot, kind, item));
+                        }
+                        self.call(call, events);
+                    }
+                    Err(code) => {
+                        let message = format!("a finished {} has no {}", kind_word(kind), missing_word(code));
+                        events.extend(self.fail(code.to_owned(), message));
+                    }
+                }
+            }
+            Kind::Message if first => slot.raw = Some(Value::Object(item.clone())),
+            Kind::Reasoning if first && whole => {
+                let mut kept = item.clone();
+                kept.shift_remove("content"); // raw reasoning text (P16)
+                slot.raw = Some(Value::Object(kept.clone()));
+                for (of, new) in said {
+                    self.say(of, new, events)?;
+                }
+                events.push(StreamEvent::Opaque(Value::Object(kept)));
+                return Ok(());
+            }
+            Kind::Other(_) if first && whole => {
+                slot.raw = Some(Value::Object(item.clone()));
+                events.push(StreamEvent::Opaque(Value::Object(item.clone())));
+            }
+            Kind::Function | Kind::Custom | Kind::Message | Kind::Reasoning | Kind::Other(_) => {}
+        }
+        for (of, new) in said {
+            self.say(of, new, events)?;
+        }
+        Ok(())
+    }
+
+    /// A finished call: once, unless its repeat says something else, which is for the host to refuse (L49).
+    fn call(&mut self, call: FinishedCall, events: &mut Vec<StreamEvent>) {
+        let native = call.call.is_async || matches!(call.call.payload, Payload::Custom { .. });
+        let known = if native { &mut self.native_calls } else { &mut self.sync_calls };
+        if known.iter().any(|earlier| same_call(earlier, &call)) {
+            return;
+        }
+        known.push(call.clone());
+        if native {
+            events.push(StreamEvent::Call(call));
+        }
+    }
+
+    fn terminal(&mut self, kind: &str, response: &Value) -> Result<Vec<StreamEvent>, DecodeError> {
+        let mut events = Vec::new();
+        let outcome = outcome_of(kind, response);
+        match &outcome {
+            Outcome::Completed | Outcome::Incomplete { .. } => self.reconcile(&outcome, response, &mut events)?,
+            // Such a response counts as not accepted: nothing of it is released any more (G20).
+            Outcome::Failed { .. } | Outcome::Cancelled => {}
+        }
+        if !self.ended {
+            let id = text(&response["id"]).map(ResponseId::new);
+            events.push(self.complete(id, outcome));
+        }
+        Ok(events)
+    }
+
+    /// Brings the terminal list and the stream together (P10).
+    fn reconcile(
+        &mut self,
+        outcome: &Outcome,
+        response: &Value,
+        events: &mut Vec<StreamEvent>,
+    ) -> Result<(), DecodeError> {
+        let before = self.sync_calls.len();
+        let list = response["output"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for (place, item) in (0u64..).zip(list) {
+            let (Some(members), Some(kind)) = (item.as_object(), text(&item["type"])) else { continue };
+            let whole = match text(&item["status"]) {
+                Some(status) => status == "completed",
+                // Without a status, an item of a cut response may be the one that was cut.
+                None => *outcome == Outcome::Completed,
+            };
+            let address = Address { item_id: text(&item["id"]), call_id: text(&item["call_id"]), index: Some(place) };
+            self.item(address, &Kind::of(kind), members, whole, Asking::Terminal, events)?;
+            if self.ended {
+                return Ok(());
+            }
+        }
+        if self.sync_calls.len() > before {
+            events.push(StreamEvent::SyncCalls(self.sync_calls.clone()));
+        }
+        Ok(())
+    }
+
+    /// Ends the response as failed: what an error event says (P12), or what makes the whole of it unusable (L48).
+    fn fail(&mut self, code: String, message: String) -> Vec<StreamEvent> {
+        vec![self.complete(None, Outcome::Failed { code, message })]
+    }
+
+    fn complete(&mut self, id: Option<ResponseId>, outcome: Outcome) -> StreamEvent {
+        self.ended = true;
+        let slots = self.slots.in_order();
+        let accepted = matches!(outcome, Outcome::Completed | Outcome::Incomplete { .. });
+        let items = slots.iter().filter_map(|slot| kept(slot, accepted)).collect();
+        let of = |of| slots.iter().map(|slot| slot.text(of)).collect::<String>();
+        let refusal = of(PartOf::Refusal);
+        let called = !self.sync_calls.is_empty() || !self.native_calls.is_empty();
+        StreamEvent::Completed(Completion {
+            id: id.or(self.id.clone()),
+            finish_reason: Some(finish_reason(&outcome, called)),
+            outcome,
+            usage: self.usage.clone(),
+            items,
+            text: of(PartOf::Text),
+            refusal: (!refusal.is_empty()).then_some(refusal),
+            model: self.model.clone(),
+        })
+    }
+}
+
+/// A frame's text: a piece to append, or the whole in place of what came.
+#[derive(Debug, Clone, Copy)]
+enum Piece {
+    /// In this member.
+    Delta(&'static str),
+    /// In this member.
+    Whole(&'static str),
+}
+
+/// Tells repeated events apart where the server counts them. A server whose numbers do not grow is not believed.
+#[derive(Debug, Default)]
+struct Sequence {
+    last: Option<u64>,
+    grows: bool,
+}
+
+impl Sequence {
+    fn is_repeated(&mut self, frame: &Value) -> bool {
+        let Some(number) = frame["sequence_number"].as_u64() else { return false };
+        match self.last {
+            Some(last) if number <= last => self.grows,
+            Some(_) => {
+                self.grows = true;
+                self.last = Some(number);
+                false
+            }
+            None => {
+                self.last = Some(number);
+                false
+            }
+        }
+    }
+}
+
+/// True for names under which this protocol's events come.
+fn is_ours(name: &str) -> bool {
+    matches!(name, "" | "message" | "error") || name.starts_with("response.")
+}
+
+fn is_terminal(kind: &str) -> bool {
+    matches!(
+        kind,
+        "response.completed" | "response.failed" | "response.incomplete" | "response.cancelled" | "response.done"
+    )
+}
+
+/// How a response ended: by the event that says so where that is definite, else by its status.
+fn outcome_of(kind: &str, response: &Value) -> Outcome {
+    let failed = || {
+        let (code, message) = error_or_silence(response);
+        Outcome::Failed { code, message }
+    };
+    let incomplete = || Outcome::Incomplete {
+        reason: text(&response["incomplete_details"]["reason"]).unwrap_or("incomplete").to_owned(),
+    };
+    match (kind, response["status"].as_str()) {
+        ("response.failed", _) => failed(),
+        ("response.cancelled", _) => Outcome::Cancelled,
+        (_, Some("failed")) => failed(),
+        (_, Some("cancelled")) => Outcome::Cancelled,
+        (_, Some("incomplete")) | ("response.incomplete", _) => incomplete(),
+        (_, Some("completed")) => Outcome::Completed,
+        _ if response["error"].is_object() => failed(),
+        _ => Outcome::Completed,
+    }
+}
+
+/// Code and message of an error, flat or nested (PROV-6).
+fn error_of(frame: &Value) -> Option<(String, String)> {
+    let nested = &frame["error"];
+    let holder = if nested.is_object() { nested } else { frame };
+    let code = text(&holder["code"])
+        .map(str::to_owned)
+        .or_else(|| holder["code"].as_i64().map(|number| number.to_string()))
+        .or_else(|| text(&holder["type"]).filter(|kind| *kind != "error").map(str::to_owned));
+    let message = text(&holder["message"]).or(text(nested)).or(text(&frame["message"]));
+    (code.is_some() || message.is_some()).then(|| (code.unwrap_or_default(), message.unwrap_or(NO_MESSAGE).to_owned()))
+}
+
+fn error_or_silence(frame: &Value) -> (String, String) {
+    error_of(frame).unwrap_or_else(|| (String::new(), NO_MESSAGE.to_owned()))
+}
+
+const NO_MESSAGE: &str = "the provider gave no message";
+
+/// The finish reason in neutral words (P11).
+fn finish_reason(outcome: &Outcome, called: bool) -> String {
+    match outcome {
+        Outcome::Completed if called => "tool_calls",
+        Outcome::Completed => "stop",
+        Outcome::Incomplete { reason } if reason == "max_output_tokens" => "length",
+        Outcome::Incomplete { reason } => reason,
+        Outcome::Failed { .. } => "error",
+        Outcome::Cancelled => "cancelled",
+    }
+    .to_owned()
+}
+
+/// Puts the whole text of a part in the place of what came, and gives what is new for whoever reads along. Text that was
+/// shown cannot be taken back: where it differs, nothing new is shown and the whole counts.
+fn replace(slot: &mut Slot, part: Part, whole: &str) -> String {
+    let known = slot.parts.entry(part).or_default();
+    let new = whole.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
+    *known = whole.to_owned();
+    new
+}
+
+/// The texts within a finished message or reasoning item.
+fn parts_of(item: &Map<String, Value>) -> Vec<(Part, &str)> {
+    let list = |name: &str| item.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut parts = Vec::new();
+    for (place, part) in (0u64..).zip(list("content")) {
+        match part["type"].as_str() {
+            Some("output_text") => parts.push((Part { place, of: PartOf::Text }, text(&part["text"]))),
+            Some("refusal") => parts.push((Part { place, of: PartOf::Refusal }, text(&part["refusal"]))),
+            _ => {}
+        }
+    }
+    for (place, part) in (0u64..).zip(list("summary")) {
+        parts.push((Part { place, of: PartOf::Summary }, text(&part["text"])));
+    }
+    parts.into_iter().filter_map(|(part, said)| Some((part, said?))).collect()
+}
+
+/// The call of a slot, with the gaps filled from what was streamed (P8); of a repeat, what the repeat says. The error is
+/// the code for what is missing (L48).
+fn finished_call(slot: &Slot, kind: &Kind, again: Option<&Map<String, Value>>) -> Result<FinishedCall, &'static str> {
+    let mut slot = slot.clone();
+    if let Some(item) = again {
+        slot.absorb(item);
+    }
+    let id = slot.call_id().filter(|id| !id.trim().is_empty()).ok_or(CALL_WITHOUT_ID)?;
+    let name = slot.name.as_deref().filter(|name| !name.trim().is_empty()).ok_or(CALL_WITHOUT_NAME)?;
+    let mut call = match kind {
+        Kind::Custom => Call::custom(id, name, slot.payload.as_str()),
+        Kind::Function | Kind::Message | Kind::Reasoning | Kind::Other(_) => {
+            Call::function(id, name, slot.payload.as_str())
+        }
+    };
+    call.is_async = slot.is_async.unwrap_or(false);
+    Ok(FinishedCall::from(call))
+}
+
+const CALL_WITHOUT_ID: &str = "call_without_id";
+const CALL_WITHOUT_NAME: &str = "call_without_name";
+
+fn missing_word(code: &str) -> &'static str {
+    if code == CALL_WITHOUT_ID { "call id" } else { "name" }
+}
+
+fn kind_word(kind: &Kind) -> &str {
+    match kind {
+        Kind::Function => "function call",
+        Kind::Custom => "custom tool call",
+        Kind::Message => "message",
+        Kind::Reasoning => "reasoning item",
+        Kind::Other(other) => other,
+    }
+}
+
+/// Equal, or equal but for how the JSON of the arguments is spelt: some servers spell it anew in the terminal list.
+fn same_call(a: &FinishedCall, b: &FinishedCall) -> bool {
+    if a == b {
+        return true;
+    }
+    let spelt_anew = match (&a.call.payload, &b.call.payload) {
+        (Payload::Function { arguments: a }, Payload::Function { arguments: b }) => {
+            match (serde_json::from_str::<Value>(a), serde_json::from_str::<Value>(b)) {
+                (Ok(a), Ok(b)) => a == b,
+                _ => false,
+            }
+        }
+        _ => false,
+    };
+    spelt_anew && a.call.id == b.call.id && a.call.name == b.call.name && a.call.is_async == b.call.is_async
+}
+
+/// A call's item as it is kept: verbatim, with the members that were streamed apart put in (P8).
+fn raw_call(slot: &Slot, kind: &Kind, item: &Map<String, Value>) -> Value {
+    let mut raw = item.clone();
+    let mut fill = |name: &str, value: Option<&str>| {
+        if let Some(value) = value
+            && raw.get(name).and_then(text) != Some(value)
+        {
+            raw.insert(name.to_owned(), value.into());
+        }
+    };
+    fill("call_id", slot.call_id());
+    fill("name", slot.name.as_deref());
+    fill(if *kind == Kind::Custom { "input" } else { "arguments" }, Some(&slot.payload));
+    if slot.is_async == Some(true) {
+        raw.insert("async".to_owned(), true.into());
+    }
+    Value::Object(raw)
+}
+
+/// The item of a slot as it is kept with the response. Partial calls and partial reasoning are not; a message whose own
+/// item never came is put together from its text.
+fn kept(slot: &Slot, accepted: bool) -> Option<Value> {
+    if slot.raw.is_some() || slot.kind != Some(Kind::Message) || !accepted {
+        return slot.raw.clone();
+    }
+    let content: Vec<Value> = slot
+        .parts
+        .iter()
+        .filter_map(|(part, said)| match part.of {
+            PartOf::Text => Some(serde_json::json!({"type": "output_text", "text": said, "annotations": []})),
+            PartOf::Refusal => Some(serde_json::json!({"type": "refusal", "refusal": said})),
+            PartOf::Summary => None,
+        })
+        .collect();
+    (!content.is_empty()).then(|| serde_json::json!({"type": "message", "role": "assistant", "content": content}))
+}
+
+fn bounded(slot: &Slot) -> Result<(), DecodeError> {
+    let is_call = slot.kind.as_ref().is_some_and(Kind::is_call);
+    if is_call && slot.payload.len() > wharf_core::limits::CALL_PAYLOAD_BYTES_MAX {
+        return Err(DecodeError::PayloadTooLong);
+    }
+    Ok(())
+}
+
+/// What the parser says, without any text of the data: its kind and its place.
+fn without_quote(fault: &serde_json::Error) -> String {
+    let kind = match fault.classify() {
+        serde_json::error::Category::Eof => "it ends early",
+        serde_json::error::Category::Syntax => "wrong syntax",
+        serde_json::error::Category::Data | serde_json::error::Category::Io => "it cannot be read",
+    };
+    format!("{kind} at line {}, column {}", fault.line(), fault.column())
+}
