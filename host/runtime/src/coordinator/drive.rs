@@ -1,0 +1,152 @@
+//! Carrying out effects, and waiting for several things at once: the next event, the end of a job, the next renewal, a word
+//! from outside.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+
+use futures::FutureExt;
+use futures::StreamExt;
+use futures::future::{Either, select};
+use wharf_core::step::{Effect, Event, JobOutcome, Launch, step};
+use wharf_core::{CallId, Error, Seq};
+
+use super::{Control, Coordinator};
+
+impl Coordinator {
+    /// Decides about an event and carries out what follows, in order.
+    pub(super) async fn act(&mut self, event: Event) -> Result<(), Error> {
+        self.check_usable()?;
+        let effects = step(&mut self.machine, event)?;
+        self.acting = true;
+        let done = self.carry_out(effects).await;
+        self.acting = false;
+        done
+    }
+
+    async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), Error> {
+        let mut failed = None;
+        for effect in effects {
+            match effect {
+                Effect::Append(records) => match self.journal.append(&records).await {
+                    Ok(head) => {
+                        if let Some(listener) = &mut self.listener {
+                            let first = head.0.saturating_sub(records.len() as u64);
+                            for (at, record) in records.iter().enumerate() {
+                                listener(Seq(first + 1 + at as u64), record);
+                            }
+                        }
+                    }
+                    Err(error) => return Err(self.poison(error)),
+                },
+                Effect::Run(launch) => self.launch(launch),
+                Effect::Abort(id) => drop(self.tasks.remove(&id)),
+                Effect::Retrieve(id) => self.to_retrieve = Some(id),
+                Effect::Fail(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The journal is lost to us: nothing is done any more, what runs is aborted (L11, L36).
+    fn poison(&mut self, error: Error) -> Error {
+        self.tasks.clear();
+        // A machine that is poisoned already keeps its first error.
+        match step(&mut self.machine, Event::JournalFailed(error.clone())) {
+            Ok(_) => error,
+            Err(first) => first,
+        }
+    }
+
+    fn launch(&mut self, launch: Launch) {
+        let id = launch.call.id.clone();
+        let sender = self.ended_sender.clone();
+        let job = AssertUnwindSafe(self.executor.execute(launch)).catch_unwind();
+        let done_id = id.clone();
+        let task = self.seams.spawn(
+            "call",
+            Box::pin(async move {
+                let outcome = match job.await {
+                    Ok(Ok(output)) => JobOutcome::Output(output),
+                    Ok(Err(message)) => JobOutcome::Error(message),
+                    Err(_panic) => JobOutcome::Crashed,
+                };
+                // The coordinator is gone: its journal says that the call was running.
+                sender.unbounded_send((done_id, outcome)).ok();
+            }),
+        );
+        self.tasks.insert(id, task);
+    }
+
+    pub(super) async fn job_ended(&mut self, id: CallId, outcome: JobOutcome) -> Result<(), Error> {
+        self.tasks.remove(&id);
+        self.act(Event::JobEnded { id, outcome }).await
+    }
+
+    /// Waits for `work`; settles jobs, renews the lease and listens meanwhile.
+    pub(super) async fn drive<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Error> {
+        let mut work = pin!(work);
+        loop {
+            match self.meanwhile(&mut work).await? {
+                Some(done) => return Ok(done),
+                None => continue,
+            }
+        }
+    }
+
+    /// Waits until one job has ended.
+    pub(super) async fn drive_until_job(&mut self) -> Result<(), Error> {
+        let before = self.machine.running();
+        let settled = |machine: &wharf_core::step::Machine| machine.session().turn().map(|t| settled_calls(&t.checkpoint));
+        let start = settled(&self.machine);
+        loop {
+            let mut never = std::future::pending::<()>();
+            self.meanwhile(&mut std::pin::Pin::new(&mut never)).await?;
+            if settled(&self.machine) != start || self.machine.running() < before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One round of waiting: `Some` if the work is done, `None` if something else was.
+    async fn meanwhile<T>(
+        &mut self, work: &mut (impl Future<Output = T> + Unpin),
+    ) -> Result<Option<T>, Error> {
+        let renewal = self.seams.sleep(self.journal.renew_in());
+        let other = {
+            let side = select(select(self.ended.next(), self.control.next()), renewal);
+            match select(work, side).await {
+                Either::Left((done, _)) => return Ok(Some(done)),
+                Either::Right((Either::Left((Either::Left((ended, _)), _)), _)) => Other::Ended(ended),
+                Either::Right((Either::Left((Either::Right((control, _)), _)), _)) => Other::Control(control),
+                Either::Right((Either::Right(((), _)), _)) => Other::Renew,
+            }
+        };
+        match other {
+            Other::Ended(Some((id, outcome))) => self.job_ended(id, outcome).await?,
+            Other::Control(Some(Control::Cancel)) => {
+                self.cancel().await?;
+                return Err(Error::cancelled("the turn was cancelled"));
+            }
+            Other::Control(Some(Control::Stop)) => self.act(Event::Stop).await?,
+            // Both channels are ours at both ends, so they never close.
+            Other::Ended(None) | Other::Control(None) => {}
+            Other::Renew => {
+                if let Err(error) = self.journal.renew().await {
+                    return Err(self.poison(error));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+enum Other {
+    Ended(Option<(CallId, JobOutcome)>),
+    Control(Option<Control>),
+    Renew,
+}
+
+fn settled_calls(checkpoint: &wharf_core::Checkpoint) -> usize {
+    checkpoint.live_calls().filter(|p| matches!(p.state, wharf_core::CallState::Ready { .. })).count()
+}

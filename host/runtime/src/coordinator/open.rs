@@ -1,0 +1,136 @@
+//! Opening a journal: lease, fold, uncertain requests, calls, launches, in this order (G1, L1); and the same settling of an
+//! uncertain request in a process that lives on.
+
+use std::collections::HashMap;
+
+use futures::channel::mpsc;
+use wharf_core::model::Retrieved;
+use wharf_core::policy::CallPolicy;
+use wharf_core::reconcile::Evidence;
+use wharf_core::session::Session;
+use wharf_core::step::{Event, Machine};
+use wharf_core::{CallId, CallState, Error, ErrorKind, ResponseId};
+
+use super::{Coordinator, Options};
+use crate::journal::Journal;
+use crate::limits;
+
+impl Coordinator {
+    /// Takes the session's lease, folds its journal, settles what is uncertain, and launches what waits (L1).
+    ///
+    /// # Errors
+    /// Busy, corruption, conflict (X14, L15), a store error where an operator has to answer (G16). The lease is given up
+    /// again then; what was settled and journaled before stays (G3).
+    pub async fn open(options: Options) -> Result<Self, Error> {
+        let Options {
+            store, key, label, acquire, executor, seams, settings, retriever, harness, accept_wider, listener, reconcile,
+        } = options;
+        let (journal, records) = Journal::open(store, seams.clone(), &key, &label, acquire).await?;
+        let session = Session::fold(&records);
+        let (ended_sender, ended) = mpsc::unbounded();
+        let (control_sender, control) = mpsc::unbounded();
+        let mut coordinator = Self {
+            machine: Machine::new(Session::default(), settings.clone()),
+            journal,
+            executor,
+            seams,
+            retriever,
+            listener,
+            tasks: HashMap::new(),
+            ended,
+            ended_sender,
+            control,
+            control_sender,
+            to_retrieve: None,
+            acting: false,
+            closed: false,
+        };
+        let opened = match session {
+            Ok(session) => {
+                coordinator.machine = Machine::new(session, settings);
+                coordinator.opened(harness, accept_wider, reconcile).await
+            }
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(()) => Ok(coordinator),
+            Err(error) => {
+                coordinator.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn opened(
+        &mut self, harness: Option<wharf_core::record::HarnessFacts>, accept_wider: bool,
+        reconcile: Option<(wharf_core::record::Reconcile, String)>,
+    ) -> Result<(), Error> {
+        if let Some(turn) = self.session().open_turn() {
+            turn.checkpoint.check_damage()?;
+        }
+        if let Some(facts) = harness {
+            crate::resume::compare(self.session(), &facts, accept_wider)?;
+        }
+        match reconcile {
+            Some((command, who)) => self.act(Event::Reconcile { command, who }).await?,
+            None => self.settle_uncertain().await?,
+        }
+        let policies = self.policies()?;
+        self.act(Event::Opened { policies }).await
+    }
+
+    /// Authorises each call that is not settled, in order (L1).
+    fn policies(&self) -> Result<Vec<(CallId, CallPolicy)>, Error> {
+        let Some(turn) = self.session().open_turn() else { return Ok(Vec::new()) };
+        turn.checkpoint
+            .live_calls()
+            .filter(|p| matches!(p.state, CallState::Queued | CallState::Running))
+            .filter(|p| !turn.checkpoint.is_orphan(&p.call.id))
+            .map(|p| Ok((p.call.id.clone(), self.executor.authorize(&p.call)?)))
+            .collect()
+    }
+
+    /// Settles a request whose fate is uncertain, after a crash or after a stream that broke (G13 to G20). Nothing to do if
+    /// none is. Calls that run go on meanwhile (L57).
+    ///
+    /// # Errors
+    /// A store error that names the commands where an operator has to answer (G16).
+    pub async fn settle_uncertain(&mut self) -> Result<(), Error> {
+        let can_retrieve = self.retriever.is_some();
+        self.act(Event::Resolve(Evidence::Unasked { can_retrieve })).await?;
+        let Some(id) = self.to_retrieve.take() else { return Ok(()) };
+        match self.retrieve(&id).await? {
+            Some(Retrieved::Ended { mut completion, calls }) => {
+                completion.id.get_or_insert(id);
+                for finished in calls {
+                    self.register(finished).await?;
+                }
+                match self.act(Event::Completed { completion, first_token_ms: None }).await {
+                    // Not accepted is an answer too: the calls are ready again and the turn goes on (G20).
+                    Err(error) if error.kind == ErrorKind::Provider => Ok(()),
+                    done => done,
+                }
+            }
+            Some(Retrieved::InProgress | Retrieved::NotFound) | None => self.act(Event::Resolve(Evidence::Unsettled)).await,
+        }
+    }
+
+    /// Asks until the response is at an end, within a bound. `None` if nobody could say.
+    async fn retrieve(&mut self, id: &ResponseId) -> Result<Option<Retrieved>, Error> {
+        let Some(retriever) = self.retriever.clone() else { return Ok(None) };
+        let give_up = self.seams.now() + limits::RETRIEVE_WAIT;
+        loop {
+            match self.drive(retriever.retrieve(id)).await? {
+                Ok(Retrieved::InProgress) if self.seams.now() < give_up => {
+                    let pause = self.seams.sleep(limits::RETRIEVE_EVERY);
+                    self.drive(pause).await?;
+                }
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) => {
+                    tracing::warn!(response = %id, error = %error.error, "a response could not be retrieved");
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Reading a response's events, and the loop of a turn (L14 to L26, L41 to L45).
+
+use std::future::Future;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use wharf_core::model::{Completion, Fate, FinishedCall, Item, RequestError, Role, StreamEvent};
+use wharf_core::step::{Event, Next};
+use wharf_core::{CallState, Checkpoint, Error};
+use wharf_provider::EventStream;
+
+use super::{Ask, Coordinator, Observer, Plan, Requester, Rest};
+
+impl Coordinator {
+    /// Registers a complete call item: authorises it, journals it, and starts it where it may start (L7 to L14).
+    ///
+    /// # Errors
+    /// The executor's error; provider and config errors of C; store errors.
+    pub async fn register(&mut self, finished: FinishedCall) -> Result<(), Error> {
+        self.check_usable()?;
+        let policy = self.executor.authorize(&finished.call)?;
+        let fresh = self.seams.fresh();
+        self.act(Event::Called { finished, policy, fresh }).await
+    }
+
+    /// Reads a begun response to its completion (L25). Jobs go on meanwhile and after it.
+    ///
+    /// # Errors
+    /// A store error if none was begun (L23); provider errors of L17, L18, L21; store errors. After an error before the
+    /// terminal event the response stays in flight: see [`Coordinator::settle_uncertain`].
+    pub async fn read_response(
+        &mut self, mut stream: EventStream, observer: &mut dyn Observer,
+    ) -> Result<Completion, Error> {
+        self.check_usable()?;
+        if !self.checkpoint().is_some_and(Checkpoint::response_in_flight) {
+            return Err(Error::store("an event of a response came, and none was begun"));
+        }
+        let asked = self.seams.now();
+        let mut first_token_ms = None;
+        loop {
+            let event = match self.drive(stream.next()).await? {
+                Some(Ok(event)) => event,
+                Some(Err(failure)) => {
+                    self.act(Event::StreamBroken).await?;
+                    return Err(failure.error);
+                }
+                None => {
+                    self.act(Event::StreamBroken).await?;
+                    return Err(Error::provider("the stream ended before its terminal event"));
+                }
+            };
+            match event {
+                StreamEvent::Started { id } => self.act(Event::ResponseStarted(id)).await?,
+                StreamEvent::Text(text) => {
+                    first_token_ms = first_token_ms.or_else(|| {
+                        u64::try_from(self.seams.now().saturating_sub(asked).as_millis()).ok() // longer is not measured
+                    });
+                    observer.text(&text);
+                }
+                StreamEvent::Reasoning(text) => observer.reasoning(&text),
+                StreamEvent::Refusal(text) => observer.refusal(&text),
+                StreamEvent::Call(finished) => self.register(finished).await?,
+                StreamEvent::SyncCalls(calls) => {
+                    for finished in calls {
+                        self.register(finished).await?;
+                    }
+                }
+                StreamEvent::Opaque(_) => {} // comes again, in its place, with the completion's items
+                StreamEvent::Completed(completion) => {
+                    self.act(Event::Completed { completion: completion.clone(), first_token_ms }).await?;
+                    observer.completed(&completion);
+                    return Ok(completion);
+                }
+            }
+        }
+    }
+
+    /// Runs the open turn until it is finished or at rest, with at most `limit` responses (L41).
+    ///
+    /// # Errors
+    /// A config error at the limit (L43); the requester's errors (L45); provider and store errors. The journaled state
+    /// remains, and another run goes on from it.
+    pub async fn run(
+        &mut self, limit: u64, requester: &mut dyn Requester, observer: &mut dyn Observer,
+    ) -> Result<Rest, Error> {
+        let mut made = 0;
+        loop {
+            self.check_usable()?;
+            match self.machine.next()? {
+                Next::Finished => return Ok(Rest::Finished),
+                Next::Rest(reason) => {
+                    self.act(Event::Pause(reason.clone())).await?;
+                    return Ok(Rest::Paused(reason));
+                }
+                Next::WaitForJob => self.drive_until_job().await?,
+                Next::Resolve => return Err(Error::store("a request is uncertain; it has to be settled first")),
+                Next::Deliver | Next::Ask if made >= limit => {
+                    return Err(Error::config(format!("the limit of {limit} responses is reached and work is pending"))
+                        .hint("resume the session with a higher limit"));
+                }
+                next @ (Next::Deliver | Next::Ask) => {
+                    let ask = self.ask(next == Next::Deliver).await?;
+                    self.request(ask, requester, observer).await?;
+                    made += 1;
+                }
+            }
+        }
+    }
+
+    /// Makes one request and reads its response.
+    ///
+    /// # Errors
+    /// As [`Coordinator::run`].
+    async fn request(
+        &mut self, ask: Ask, requester: &mut dyn Requester, observer: &mut dyn Observer,
+    ) -> Result<Completion, Error> {
+        let plan = requester.plan(&ask)?;
+        let message_id = self.seams.fresh();
+        self.begin_transcript_message(&message_id, plan).await?;
+        let sent = requester.send(ask);
+        let stream = match self.drive(sent).await? {
+            Ok(stream) => stream,
+            Err(failure) => {
+                let error = failure.error.clone();
+                self.act(Event::RequestFailed(failure)).await?;
+                return Err(error);
+            }
+        };
+        let completion = self.read_response(stream, observer).await?;
+        self.finish_message(&message_id, &completion).await?;
+        Ok(completion)
+    }
+
+    async fn finish_message(&mut self, message_id: &str, completion: &Completion) -> Result<(), Error> {
+        let usage = completion.usage.clone().unwrap_or_default();
+        let first_token_ms =
+            self.session().open_turn().and_then(|turn| turn.last_response.as_ref()?.first_token_ms);
+        let calls = completion.items.iter().filter(|item| {
+            matches!(item.get("type").and_then(serde_json::Value::as_str), Some("function_call" | "custom_tool_call"))
+        });
+        let summary = serde_json::json!({
+            "response_id": completion.id.as_ref().map(|id| id.as_str()),
+            "model": completion.model,
+            "finish_reason": completion.finish_reason,
+            "tool_calls": calls.count(),
+            "first_token_ms": first_token_ms,
+            "usage": {
+                "fresh_input": usage.fresh_input, "cache_read": usage.cache_read, "cache_write": usage.cache_write,
+                "visible_output": usage.visible_output, "reasoning": usage.reasoning, "total": usage.total,
+            },
+        });
+        self.stage_summary(summary).await?;
+        self.commit_transcript(message_id).await
+    }
+
+    /// What the next request is made with; a delivery is prepared and saved first.
+    async fn ask(&mut self, deliver: bool) -> Result<Ask, Error> {
+        if deliver {
+            self.act(Event::Prepare).await?;
+        }
+        let Some(turn) = self.session().open_turn() else { return Err(Error::config("no turn is open")) };
+        let delivery = turn.checkpoint.delivery().cloned();
+        let notice = match &delivery {
+            Some(_) => None,
+            None => turn.lost_notice().map(|text| Item::Message { role: Role::User, text }),
+        };
+        let async_open = turn.checkpoint.live_calls().any(|p| {
+            let delivered_now = delivery.as_ref().is_some_and(|d| d.call_ids.contains(&p.call.id));
+            p.call.is_async && (delivered_now || !matches!(p.state, CallState::Ready { .. } | CallState::Delivered))
+        });
+        Ok(Ask { delivery, latest: self.session().latest_response_id().cloned(), notice, async_open })
+    }
+}
+
+/// A [`Requester`] from a closure. Its requests continue the latest response where there is one, and count as whole history
+/// where there is none.
+pub fn request_fn<F, R>(send: F) -> impl Requester
+where
+    F: FnMut(Ask) -> R + Send,
+    R: Future<Output = Result<EventStream, RequestError>> + Send + 'static,
+{
+    FnRequester(send)
+}
+
+struct FnRequester<F>(F);
+
+impl<F, R> Requester for FnRequester<F>
+where
+    F: FnMut(Ask) -> R + Send,
+    R: Future<Output = Result<EventStream, RequestError>> + Send + 'static,
+{
+    fn plan(&mut self, ask: &Ask) -> Result<Plan, Error> {
+        Ok(Plan { continues: ask.latest.clone(), whole_history: ask.latest.is_none() })
+    }
+
+    fn send(&mut self, ask: Ask) -> BoxFuture<'static, Result<EventStream, RequestError>> {
+        Box::pin((self.0)(ask))
+    }
+}
+
+/// True if a request's failure leaves its fate open.
+pub(crate) fn is_uncertain(failure: &RequestError) -> bool {
+    failure.fate == Fate::Unknown
+}
