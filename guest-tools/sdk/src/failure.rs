@@ -61,6 +61,11 @@ impl Failure {
 
     /// An I/O error at `what`, with the kind that fits it.
     pub fn from_io(what: &str, error: &io::Error) -> Self {
+        // WASI's word for a path that lies in no granted folder; the standard library has no kind for it.
+        const NOT_CAPABLE: i32 = 76;
+        if cfg!(target_os = "wasi") && error.raw_os_error() == Some(NOT_CAPABLE) {
+            return Self::denied(format!("{what}: no folder that holds it is granted"));
+        }
         let (kind, text) = match error.kind() {
             io::ErrorKind::NotFound => (FailureKind::NotFound, "it does not exist".to_owned()),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
