@@ -105,14 +105,19 @@ impl Open {
         }
     }
 
+    /// Reads what is there. The bound turns a server that never ends into a failed test.
+    async fn read(&mut self) -> std::io::Result<usize> {
+        let read = self.socket.read_buf(&mut self.bytes);
+        let bound = wharf_simulate::limits::HANDLE_WAIT_MAX;
+        tokio::time::timeout(bound, read)
+            .await
+            .expect("the server sends or closes")
+    }
+
     /// Reads until this text has come.
     pub(crate) async fn read_until(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.bytes).contains(text) {
-            let read = self
-                .socket
-                .read_buf(&mut self.bytes)
-                .await
-                .expect("the stream is open");
+            let read = self.read().await.expect("the stream is open");
             assert_ne!(read, 0, "the stream ended before {text:?}");
         }
     }
@@ -120,7 +125,7 @@ impl Open {
     /// Reads to the end of the connection; `None` if not one byte came.
     pub(crate) async fn finish(mut self) -> Option<Got> {
         loop {
-            match self.socket.read_buf(&mut self.bytes).await {
+            match self.read().await {
                 Ok(0) | Err(_) => return parse(&self.bytes),
                 Ok(_) => {}
             }
