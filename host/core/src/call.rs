@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::ids::{CallId, ToolName};
 use crate::limits;
+use crate::output::Output;
 
 /// A call of a tool: a function with JSON arguments, or a custom tool with raw input.
 ///
@@ -136,6 +137,11 @@ impl Call {
         json!({ "type": self.output_type(), "call_id": self.id.as_str(), "output": output })
     }
 
+    /// The output item for this call with an output of either form (A21).
+    pub fn output_item_for(&self, output: &Output) -> Value {
+        json!({ "type": self.output_type(), "call_id": self.id.as_str(), "output": output.to_wire() })
+    }
+
     /// `function_call_output` or `custom_tool_call_output`.
     pub fn output_type(&self) -> &'static str {
         match self.payload {
@@ -179,7 +185,9 @@ impl Call {
         let is_async = match members.get("async") {
             None => false,
             Some(Value::Bool(flag)) => *flag,
-            Some(other) => return Err(Error::provider(format!("member async of a call is {}, not a boolean", kind_of(other)))),
+            Some(other) => {
+                return Err(Error::provider(format!("member async of a call is {}, not a boolean", kind_of(other))));
+            }
         };
         Ok(Self { id: text("call_id")?.into(), name: text("name")?.into(), payload, is_async })
     }
@@ -202,5 +210,194 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn decode(text: &str) -> Result<Call, Error> {
+        Call::from_json(&serde_json::from_str(text).expect("the test writes JSON"))
+    }
+
+    #[test]
+    fn the_two_variants_are_told_apart_by_type_and_have_their_members() {
+        // covers A1, A2, A4
+        assert_eq!(
+            Call::function("c1", "read", r#"{"a":1}"#).to_json(),
+            json!({ "type": "function_call", "call_id": "c1", "name": "read", "arguments": r#"{"a":1}"#, "async": false })
+        );
+        assert_eq!(
+            Call::custom("c2", "query", ".a").asynchronous().to_json(),
+            json!({ "type": "custom_tool_call", "call_id": "c2", "name": "query", "input": ".a", "async": true })
+        );
+        assert_eq!(
+            decode(r#"{"type":"function_call","call_id":"c1","name":"read","arguments":"{}","async":true}"#),
+            Ok(Call::function("c1", "read", "{}").asynchronous())
+        );
+        assert_eq!(
+            decode(r#"{"type":"custom_tool_call","call_id":"c1","name":"read","input":"{}","async":false}"#),
+            Ok(Call::custom("c1", "read", "{}"))
+        );
+    }
+
+    #[test]
+    fn absent_async_is_false_and_unknown_members_do_not_disturb() {
+        // covers A3, A5
+        let read = decode(
+            r#"{"id":"fc_1","status":"completed","namespace":{"x":[1]},"type":"function_call","call_id":"c1","name":"t","arguments":"{}","input":7}"#,
+        );
+        assert_eq!(read, Ok(Call::function("c1", "t", "{}")));
+    }
+
+    #[test]
+    fn decoding_fails_on_an_unknown_type_and_on_each_missing_member() {
+        // covers A6
+        for (text, message) in [
+            (
+                r#"{"type":"mcp_call","call_id":"c","name":"t","arguments":""}"#,
+                r#"a call has type "mcp_call"; expected "function_call" or "custom_tool_call""#,
+            ),
+            (r#"{"call_id":"c","name":"t","arguments":""}"#, "a call has no member type"),
+            (r#"{"type":"function_call","name":"t","arguments":""}"#, "a call has no member call_id"),
+            (r#"{"type":"function_call","call_id":"c","arguments":""}"#, "a call has no member name"),
+            (r#"{"type":"function_call","call_id":"c","name":"t","input":""}"#, "a call has no member arguments"),
+            (r#"{"type":"custom_tool_call","call_id":"c","name":"t","arguments":""}"#, "a call has no member input"),
+            (
+                r#"{"type":"custom_tool_call","call_id":7,"name":"t","input":""}"#,
+                "member call_id of a call is a number, not a string",
+            ),
+            (
+                r#"{"type":"function_call","call_id":"c","name":"t","arguments":{}}"#,
+                "member arguments of a call is an object, not a string",
+            ),
+            (
+                r#"{"type":"function_call","call_id":"c","name":"t","arguments":"","async":"yes"}"#,
+                "member async of a call is a string, not a boolean",
+            ),
+            ("[]", "a call is an array, not an object"),
+        ] {
+            assert_eq!(decode(text), Err(Error::provider(message)), "{text}");
+        }
+    }
+
+    #[test]
+    fn payload_text_survives_byte_for_byte() {
+        // covers A7, A8
+        let arguments = "{ \"b\" : 1.0e+2,\n\t\"a\": \"\\u00e9\\/\", \"b\": 1e400 }  ";
+        let input = "line one\r\nline two\n\t{\"not\": json\u{0} é \\n";
+        for call in [Call::function("c", "t", arguments), Call::custom("c", "t", input)] {
+            let text = serde_json::to_string(&call.to_json()).expect("JSON writes");
+            let back = decode(&text).expect("it reads back");
+            assert_eq!(back, call);
+            assert_eq!(back.text(), call.text());
+            assert_eq!(back.effective_text(), call.text());
+        }
+    }
+
+    #[test]
+    fn id_name_and_async_are_read_alike_on_both_variants() {
+        // covers A9
+        for call in [Call::function("c1", "t1", "{}").asynchronous(), Call::custom("c1", "t1", "x").asynchronous()] {
+            assert_eq!((call.id.as_str(), call.name.as_str(), call.is_async), ("c1", "t1", true));
+        }
+    }
+
+    #[test]
+    fn the_output_item_has_three_members_and_its_type_follows_the_variant() {
+        // covers A10, E5
+        for output in ["", "plain", r#"{"result":1}"#] {
+            assert_eq!(
+                Call::function("c1", "t", "{}").asynchronous().output_item(output),
+                json!({ "type": "function_call_output", "call_id": "c1", "output": output })
+            );
+            assert_eq!(
+                Call::custom("c2", "t", "x").output_item(output),
+                json!({ "type": "custom_tool_call_output", "call_id": "c2", "output": output })
+            );
+        }
+    }
+
+    #[test]
+    fn blank_ids_and_names_are_provider_errors() {
+        // covers A11, A12, A16
+        for blank in ["", " ", "\t\n\u{a0}"] {
+            for call in [Call::function(blank, "t", "{}"), Call::custom(blank, "t", "x")] {
+                assert_eq!(call.validate(), Err(Error::provider(r#"a call of tool "t" has no call id"#)));
+            }
+            for call in [Call::function("c", blank, "{}"), Call::custom("c", blank, "x")] {
+                assert_eq!(call.validate(), Err(Error::provider(r#"call "c" has no tool name"#)));
+            }
+        }
+        assert_eq!(Call::function("c", "t", "{}").validate(), Ok(()));
+    }
+
+    #[test]
+    fn arguments_have_to_be_json_of_any_shape() {
+        // covers A13, A14
+        for broken in ["{", "{} {}", "nope", r#"{"a":}"#, "{'a': 1}"] {
+            let error = Call::function("c", "t", broken).validate().expect_err(broken);
+            assert_eq!(error.kind, ErrorKind::Provider, "{broken}");
+            assert!(error.message.starts_with(r#"the arguments of call "c" of tool "t" are not JSON: "#), "{error}");
+        }
+        for good in ["{}", "[1]", "7", "null", "\"x\"", " true ", "-1.5e3"] {
+            assert_eq!(Call::function("c", "t", good).validate(), Ok(()), "{good}");
+        }
+    }
+
+    #[test]
+    fn custom_input_is_never_parsed() {
+        // covers A15
+        for input in ["", "{", "\n", "nope"] {
+            assert_eq!(Call::custom("c", "t", input).validate(), Ok(()), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn calls_are_equal_only_if_everything_agrees() {
+        // covers A17
+        let call = Call::function("c", "t", "{}");
+        assert_eq!(call, call.clone());
+        for other in [
+            Call::custom("c", "t", "{}"),
+            Call::function("d", "t", "{}"),
+            Call::function("c", "u", "{}"),
+            Call::function("c", "t", "{ }"),
+            Call::function("c", "t", ""),
+            Call::function("c", "t", "{}").asynchronous(),
+        ] {
+            assert_ne!(call, other);
+        }
+    }
+
+    #[test]
+    fn an_async_custom_call_survives_the_round_trip() {
+        // covers A18
+        let text = r#"{"type":"custom_tool_call","call_id":"c9","name":"query","input":".a\n.b","async":true}"#;
+        let once = decode(text).expect("it is a call");
+        let twice = Call::from_json(&once.to_json()).expect("it is a call");
+        assert_eq!(twice, Call::custom("c9", "query", ".a\n.b").asynchronous());
+    }
+
+    #[test]
+    fn blank_arguments_read_as_an_empty_object_and_stay_as_they_came() {
+        // covers A19
+        for blank in ["", "  ", "\n\t"] {
+            let call = Call::function("c", "t", blank);
+            assert_eq!(call.validate(), Ok(()));
+            assert_eq!((call.text(), call.effective_text()), (blank, "{}"));
+            assert_eq!(call.to_json()["arguments"], blank);
+        }
+        assert_eq!(Call::custom("c", "t", " ").effective_text(), " ");
+    }
+
+    #[test]
+    fn input_is_bounded_at_the_limit_and_past_it() {
+        for (length, good) in [(limits::CALL_PAYLOAD_BYTES_MAX, true), (limits::CALL_PAYLOAD_BYTES_MAX + 1, false)] {
+            let result = Call::custom("c", "t", "x".repeat(length)).validate();
+            assert_eq!(result.is_ok(), good, "{length}");
+        }
     }
 }

@@ -15,6 +15,9 @@ pub mod ids;
 pub mod limits;
 pub mod model;
 pub mod names;
+#[cfg(any(feature = "openapi", test))]
+pub mod openapi;
+pub mod output;
 pub mod policy;
 pub mod reconcile;
 pub mod record;

@@ -111,6 +111,13 @@ pub struct Blob {
     pub digest: BlobDigest,
 }
 
+impl Blob {
+    /// True if it is a picture.
+    pub fn is_image(&self) -> bool {
+        self.media_type.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("image/"))
+    }
+}
+
 /// Why a call failed, for a model to act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
@@ -191,7 +198,7 @@ pub fn envelope(outcome: Result<&[Content], &Failure>) -> String {
                 match content {
                     Content::Text(text) => parts.push(Value::String(text.clone()).to_string()),
                     Content::Json(text) => parts.push(json_text(text)),
-                    Content::Blob(blob) if blob.media_type.starts_with("image/") => images.push(blob_reference(blob)),
+                    Content::Blob(blob) if blob.is_image() => images.push(blob_reference(blob)),
                     Content::Blob(blob) => parts.push(blob_reference(blob).to_string()),
                 }
             }

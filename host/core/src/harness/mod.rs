@@ -283,3 +283,6 @@ impl Harness {
         self
     }
 }
+
+#[cfg(test)]
+mod tests;
