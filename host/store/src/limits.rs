@@ -54,3 +54,8 @@ pub const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Durati
 
 /// Size to which the write-ahead log is cut after it was copied: one burst must not keep the space for ever.
 pub const LOG_BYTES_KEPT: u64 = 64 << 20;
+
+/// Prepared statements kept per connection: more than this crate has.
+pub const STATEMENTS_KEPT: usize = 64;
+
+const _: () = assert!(INBOX_POLL.as_millis() * 2 < INBOX_WAKE_MAX.as_millis());

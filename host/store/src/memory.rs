@@ -196,8 +196,9 @@ impl Journal {
             let session = lease.key.session.to_string();
             return Err(StoreError::Stale { session, expected: append.expected, found: self.head() });
         }
-        for id in &append.consumed {
-            if !self.inbox.iter().any(|(item, consumed)| item.id == *id && !consumed) {
+        for (at, id) in append.consumed.iter().enumerate() {
+            let waits = self.waiting().any(|item| item.id == *id);
+            if !waits || append.consumed.iter().take(at).any(|earlier| earlier == id) {
                 return Err(StoreError::not_waiting(id));
             }
         }

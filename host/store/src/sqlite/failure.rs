@@ -62,3 +62,40 @@ impl Place {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::time::Duration;
+
+    use rusqlite::ffi;
+
+    use super::*;
+
+    // Rights cannot be taken from a test that runs as root, so the codes themselves are tried.
+    #[test]
+    fn each_code_says_whether_waiting_helps() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let place = Place::prepare(dir.path(), Duration::from_secs(1), None).unwrap();
+        let path = place.path().display().to_string();
+        let explain = |code: i32| {
+            place.explain("appending", &rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("said".to_owned())))
+        };
+        let io = |hint: &str, transient| StoreError::Io {
+            what: format!("appending in {path}"),
+            why: format!("said{hint}"),
+            transient,
+        };
+        let rights = " (the folder and the database files must be writable)";
+        assert_eq!(explain(ffi::SQLITE_FULL), io(" (no space is left for it)", true));
+        assert_eq!(explain(ffi::SQLITE_BUSY), io(" (another process is writing)", true));
+        assert_eq!(explain(ffi::SQLITE_IOERR_FSYNC), io("", true));
+        assert_eq!(explain(ffi::SQLITE_READONLY_DIRECTORY), io(rights, false));
+        assert_eq!(explain(ffi::SQLITE_PERM), io(rights, false));
+        let open = " (is it a regular file in a folder that we may write to?)";
+        assert_eq!(explain(ffi::SQLITE_CANTOPEN), io(open, false));
+        let corrupt = |why: &str| StoreError::Corrupt { place: path.clone(), why: why.to_owned() };
+        assert_eq!(explain(ffi::SQLITE_CORRUPT), corrupt("said"));
+        assert_eq!(explain(ffi::SQLITE_NOTADB), corrupt("it is not a SQLite database"));
+    }
+}

@@ -33,7 +33,7 @@ use self::reader::Readers;
 use self::schema::Place;
 use self::watch::Watch;
 use self::writer::{Attempt, Counters, Writer};
-use crate::limits::{BUSY_TIMEOUT, WRITES_WAITING_MAX};
+use crate::limits::{BUSY_TIMEOUT, LEASE_TTL, WRITES_WAITING_MAX};
 use crate::{
     Acquire, Append, Clock, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store,
     StoreError, StoreFuture, StoredRecord, Write,
@@ -191,7 +191,9 @@ impl SqliteStore {
     ) -> StoreFuture<'a, T> {
         let now = Instant::now();
         let begun = self.granted().get(&lease.key).copied().unwrap_or(now);
-        let answer = self.write(write, bytes, Some(begun + lease.ttl * 2 / 3), run);
+        // A lease that outlasts the clock is tried for as long as a usual one.
+        let until = begun.checked_add(lease.ttl / 3 * 2).or_else(|| now.checked_add(LEASE_TTL));
+        let answer = self.write(write, bytes, until, run);
         async move {
             let done = answer.await?;
             self.granted().insert(lease.key.clone(), now);

@@ -13,13 +13,16 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::failure::Failure;
 use crate::StoreError;
-use crate::limits::LOG_BYTES_KEPT;
+use crate::limits::{LOG_BYTES_KEPT, STATEMENTS_KEPT};
 
 /// Name of the database in its folder.
 pub(super) const FILE: &str = "wharf.db";
 
 /// Marks the file as ours ("Whrf").
 const APPLICATION: i64 = 0x5768_7266;
+
+/// Size of the smallest database: one page of the smallest size.
+const SIZE_MIN: u64 = 512;
 
 /// What leads from each form to the next. Never altered once released; a new form is a new entry.
 const MIGRATIONS: &[&str] = &[include_str!("form1.sql")];
@@ -46,6 +49,12 @@ impl Place {
             transient: false,
         })?;
         let mut place = Self { path, busy_timeout, bytes_max, file: None };
+        // SQLite takes what is shorter than its header for an empty database, and would write over it.
+        let size = fs::symlink_metadata(&place.path).map(|meta| meta.len());
+        if size.is_ok_and(|size| (1..SIZE_MIN).contains(&size)) {
+            let place = place.path.display().to_string();
+            return Err(StoreError::Corrupt { place, why: "it is not a SQLite database".to_owned() });
+        }
         let conn = place.open()?;
         place.bring_up(&conn).map_err(|failure| place.fail("opening the store", failure))?;
         place.file = FileId::of(&place.path);
@@ -98,6 +107,7 @@ impl Place {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         Connection::open_with_flags(&self.path, flags)
             .and_then(|conn| conn.busy_timeout(self.busy_timeout).map(|()| conn))
+            .inspect(|conn| conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT))
             .map_err(|error| self.explain("opening the store", &error))
     }
 
@@ -268,5 +278,25 @@ impl FileId {
     #[cfg(not(unix))]
     fn of(_: &Path) -> Option<Self> {
         None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    // covers M4
+    #[test]
+    fn every_connection_syncs_each_commit_and_those_for_reading_cannot_write() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let place = Place::prepare(dir.path(), Duration::from_secs(1), None).unwrap();
+        let settings = |conn: &Connection| {
+            let text = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0)).unwrap();
+            let number = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+            (text("journal_mode"), ["synchronous", "fullfsync", "checkpoint_fullfsync", "query_only"].map(number))
+        };
+        assert_eq!(settings(&place.connect().unwrap()), ("wal".to_owned(), [2, 1, 1, 0]));
+        assert_eq!(settings(&place.connect_to_read().unwrap()), ("wal".to_owned(), [2, 1, 1, 1]));
     }
 }

@@ -190,7 +190,9 @@ impl Writer {
 
     fn transact_on(&mut self, conn: &Connection, jobs: &mut [Job]) -> Result<Vec<Outcome>, Broken> {
         let before = |place: &Place, failure| Broken::Before(place.fail("writing", failure));
-        conn.execute_batch("BEGIN IMMEDIATE").map_err(|error| before(&self.place, error.into()))?;
+        conn.prepare_cached("BEGIN IMMEDIATE")
+            .and_then(|mut begin| begin.execute([]))
+            .map_err(|error| before(&self.place, error.into()))?;
         self.place.check_form(conn).map_err(|failure| before(&self.place, failure))?;
         let now = (self.clock)();
         let mut outcomes = Vec::with_capacity(jobs.len());
