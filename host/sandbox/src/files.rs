@@ -1,0 +1,315 @@
+//! `wasi:filesystem` where the engine's own implementation is not strict enough: the folders are the ones that were opened
+//! at load, only regular files and folders can be opened (a FIFO would hold a thread for as long as nobody writes to it),
+//! and masks answer as if they were not there. All other functions of the interface stay the engine's own: they work on
+//! handles that came from here.
+
+use std::io;
+use std::sync::Arc;
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsMaybeDirExt};
+use cap_std::fs::{Dir as CapDir, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Accessor, Linker, Resource};
+use wasmtime_wasi::filesystem::{Descriptor, Dir, File, WasiFilesystem, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::filesystem::types as p2;
+use wasmtime_wasi::p3::bindings::filesystem::types as p3;
+use wasmtime_wasi::{FsPerms, OpenMode};
+
+use crate::roots::OpenRoots;
+use crate::state::StoreState;
+
+const P2: [&str; 2] = ["wasi:filesystem/types@0.2.12", "wasi:filesystem/preopens@0.2.12"];
+const P3: [&str; 2] = ["wasi:filesystem/types@0.3.0", "wasi:filesystem/preopens@0.3.0"];
+
+/// Replaces functions of both versions; `linker` already holds the engine's.
+pub(crate) fn restrict(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    for preopens in [P2[1], P3[1]] {
+        linker.instance(preopens)?.func_wrap("get-directories", |store, (): ()| get_directories(store))?;
+    }
+    restrict_p2(linker)?;
+    restrict_p3(linker)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+type Directories = Vec<(Resource<Descriptor>, String)>;
+
+fn get_directories(mut store: StoreContextMut<'_, StoreState>) -> wasmtime::Result<(Directories,)> {
+    let state = store.data_mut();
+    let roots = state.roots().clone();
+    let mut directories = Vec::new();
+    for (dir, guest) in roots.preopens() {
+        directories.push((state.table().push(Descriptor::Dir(dir))?, guest));
+    }
+    Ok((directories,))
+}
+
+/// What a guest asks for when it opens something, in the words of neither version.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    follow: bool,
+    create: bool,
+    exclusive: bool,
+    truncate: bool,
+    directory: bool,
+    read: bool,
+    write: bool,
+    sync: bool,
+}
+
+/// Opens `path` in `dir`, and decides on the opened handle.
+fn open(dir: &Dir, path: &str, asked: Asked, roots: &OpenRoots) -> io::Result<Descriptor> {
+    if asked.sync {
+        return Err(Errno::NOTSUP.into());
+    }
+    if asked.directory && (asked.create || asked.exclusive || asked.truncate) {
+        return Err(Errno::INVAL.into());
+    }
+    let write = asked.write || asked.create || asked.truncate;
+    // What is opened for neither is opened for reading, so that it can be looked at.
+    let read = asked.read || !asked.write;
+    if write && dir.perms == FsPerms::ReadOnly {
+        return Err(Errno::PERM.into());
+    }
+    let mut options = OpenOptions::new();
+    options.read(read).write(write).truncate(asked.truncate).maybe_dir(true);
+    if asked.exclusive && asked.create {
+        options.create_new(true);
+    } else {
+        options.create(asked.create);
+    }
+    options.follow(if asked.follow { FollowSymlinks::Yes } else { FollowSymlinks::No });
+    // A FIFO opens at once, and is refused below; for files and folders it changes nothing.
+    options.custom_flags(flag(OFlags::NONBLOCK | OFlags::NOCTTY));
+    let file = within(dir)?.open_with(path, &options)?.into_std();
+    let kind = file.metadata()?;
+    if roots.hides(&file) {
+        return Err(Errno::NOENT.into());
+    }
+    let mut mode = OpenMode::empty();
+    mode.set(OpenMode::READ, read);
+    mode.set(OpenMode::WRITE, write);
+    if kind.is_dir() {
+        Ok(Descriptor::Dir(Dir::new(file, dir.perms, mode, false)))
+    } else if asked.directory {
+        Err(Errno::NOTDIR.into())
+    } else if kind.is_file() {
+        Ok(Descriptor::File(File::new(file, dir.perms, mode, false)))
+    } else {
+        Err(Errno::PERM.into())
+    }
+}
+
+/// Fails as if it were not there if `path` lies in a mask. Opens nothing but a handle that can only be looked at.
+fn look(dir: &Dir, path: &str, follow: bool, roots: &OpenRoots) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).maybe_dir(true);
+    options.follow(if follow { FollowSymlinks::Yes } else { FollowSymlinks::No });
+    options.custom_flags(look_flags());
+    let file = within(dir)?.open_with(path, &options)?.into_std();
+    if roots.hides(&file) { Err(Errno::NOENT.into()) } else { Ok(()) }
+}
+
+#[cfg(target_os = "linux")]
+fn look_flags() -> i32 {
+    flag(OFlags::PATH)
+}
+
+/// Elsewhere nothing is ever hidden, and this is never asked.
+#[cfg(not(target_os = "linux"))]
+fn look_flags() -> i32 {
+    flag(OFlags::NONBLOCK)
+}
+
+/// Flags as the system's open takes them; they fit, they are the system's own.
+fn flag(flags: OFlags) -> i32 {
+    i32::try_from(flags.bits()).unwrap_or_default()
+}
+
+fn within(dir: &Dir) -> io::Result<CapDir> {
+    Ok(CapDir::from_std_file(dir.dir.try_clone()?))
+}
+
+/// The folder behind a handle; a file there is not a folder.
+fn folder(state: &mut StoreState, fd: &Resource<Descriptor>) -> wasmtime::Result<Option<(Dir, Arc<OpenRoots>)>> {
+    let roots = state.roots().clone();
+    Ok(match state.table().get(fd)? {
+        Descriptor::Dir(dir) => Some((dir.clone(), roots)),
+        Descriptor::File(_) => None,
+    })
+}
+
+/// Runs `look` for one path if anything is hidden at all.
+async fn looked(found: Option<(Dir, Arc<OpenRoots>)>, path: &str, follow: bool) -> io::Result<()> {
+    let Some((dir, roots)) = found.filter(|(_, roots)| roots.hides_something()) else { return Ok(()) };
+    let path = path.to_owned();
+    wasmtime_wasi::runtime::spawn_blocking(move || look(&dir, &path, follow, &roots)).await
+}
+
+/// Runs `open` on a thread that may block.
+async fn opened(found: Option<(Dir, Arc<OpenRoots>)>, path: String, asked: Asked) -> io::Result<Descriptor> {
+    let Some((dir, roots)) = found else { return Err(Errno::NOTDIR.into()) };
+    wasmtime_wasi::runtime::spawn_blocking(move || open(&dir, &path, asked, &roots)).await
+}
+
+type Answer<T, E> = wasmtime::Result<(Result<T, E>,)>;
+
+fn restrict_p2(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
+    use p2::{DescriptorFlags, ErrorCode, HostDescriptor, OpenFlags, PathFlags};
+    type Store<'a> = StoreContextMut<'a, StoreState>;
+    type Fd = Resource<Descriptor>;
+
+    fn answer<T>(result: Result<T, wasmtime_wasi::p2::FsError>) -> Answer<T, ErrorCode> {
+        match result {
+            Ok(value) => Ok((Ok(value),)),
+            Err(error) => Ok((Err(error.downcast()?),)),
+        }
+    }
+
+    let mut types = linker.instance(P2[0])?;
+    types.func_wrap_async(
+        "[method]descriptor.open-at",
+        |mut store: Store<'_>, (fd, path_flags, path, open_flags, flags): (Fd, PathFlags, String, OpenFlags, DescriptorFlags)| {
+            Box::new(async move {
+                let asked = Asked {
+                    follow: path_flags.contains(PathFlags::SYMLINK_FOLLOW),
+                    create: open_flags.contains(OpenFlags::CREATE),
+                    exclusive: open_flags.contains(OpenFlags::EXCLUSIVE),
+                    truncate: open_flags.contains(OpenFlags::TRUNCATE),
+                    directory: open_flags.contains(OpenFlags::DIRECTORY),
+                    read: flags.contains(DescriptorFlags::READ),
+                    write: flags.contains(DescriptorFlags::WRITE),
+                    sync: flags.intersects(
+                        DescriptorFlags::FILE_INTEGRITY_SYNC
+                            | DescriptorFlags::DATA_INTEGRITY_SYNC
+                            | DescriptorFlags::REQUESTED_WRITE_SYNC,
+                    ),
+                };
+                let found = folder(store.data_mut(), &fd)?;
+                match opened(found, path, asked).await {
+                    Ok(descriptor) => Ok((Ok(store.data_mut().table().push(descriptor)?),)),
+                    Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+                }
+            })
+        },
+    )?;
+    types.func_wrap_async("[method]descriptor.stat-at", |mut store: Store<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+        Box::new(async move {
+            let found = folder(store.data_mut(), &fd)?;
+            match looked(found, &path, flags.contains(PathFlags::SYMLINK_FOLLOW)).await {
+                Ok(()) => answer(store.data_mut().filesystem().stat_at(fd, flags, path).await),
+                Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+            }
+        })
+    })?;
+    types.func_wrap_async(
+        "[method]descriptor.metadata-hash-at",
+        |mut store: Store<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+            Box::new(async move {
+                let found = folder(store.data_mut(), &fd)?;
+                match looked(found, &path, flags.contains(PathFlags::SYMLINK_FOLLOW)).await {
+                    Ok(()) => answer(store.data_mut().filesystem().metadata_hash_at(fd, flags, path).await),
+                    Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+                }
+            })
+        },
+    )?;
+    types.func_wrap_async("[method]descriptor.readlink-at", |mut store: Store<'_>, (fd, path): (Fd, String)| {
+        Box::new(async move {
+            let found = folder(store.data_mut(), &fd)?;
+            match looked(found, &path, false).await {
+                Ok(()) => answer(store.data_mut().filesystem().readlink_at(fd, path).await),
+                Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+            }
+        })
+    })
+}
+
+fn restrict_p3(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
+    use p3::{DescriptorFlags, ErrorCode, HostDescriptorWithStore as Host, OpenFlags, PathFlags};
+    type Store = Accessor<StoreState>;
+    type Fd = Resource<Descriptor>;
+
+    fn answer<T>(result: wasmtime_wasi::p3::filesystem::FilesystemResult<T>) -> Answer<T, ErrorCode> {
+        match result {
+            Ok(value) => Ok((Ok(value),)),
+            Err(error) => Ok((Err(error.downcast()?),)),
+        }
+    }
+
+    let mut types = linker.instance(P3[0])?;
+    types.func_wrap_concurrent(
+        "[method]descriptor.open-at",
+        |store: &Store, (fd, path_flags, path, open_flags, flags): (Fd, PathFlags, String, OpenFlags, DescriptorFlags)| {
+            Box::pin(async move {
+                let asked = Asked {
+                    follow: path_flags.contains(PathFlags::SYMLINK_FOLLOW),
+                    create: open_flags.contains(OpenFlags::CREATE),
+                    exclusive: open_flags.contains(OpenFlags::EXCLUSIVE),
+                    truncate: open_flags.contains(OpenFlags::TRUNCATE),
+                    directory: open_flags.contains(OpenFlags::DIRECTORY),
+                    read: flags.contains(DescriptorFlags::READ),
+                    write: flags.contains(DescriptorFlags::WRITE),
+                    sync: flags.intersects(
+                        DescriptorFlags::FILE_INTEGRITY_SYNC
+                            | DescriptorFlags::DATA_INTEGRITY_SYNC
+                            | DescriptorFlags::REQUESTED_WRITE_SYNC,
+                    ),
+                };
+                let found = store.with(|mut access| folder(access.data_mut(), &fd))?;
+                match opened(found, path, asked).await {
+                    Ok(descriptor) => {
+                        let fd = store.with(|mut access| access.data_mut().table().push(descriptor))?;
+                        Ok((Ok(fd),))
+                    }
+                    Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+                }
+            })
+        },
+    )?;
+    types.func_wrap_concurrent(
+        "[method]descriptor.stat-at",
+        |store: &Store, (fd, flags, path): (Fd, PathFlags, String)| {
+            Box::pin(async move {
+                let found = store.with(|mut access| folder(access.data_mut(), &fd))?;
+                match looked(found, &path, flags.contains(PathFlags::SYMLINK_FOLLOW)).await {
+                    Ok(()) => {
+                        let store = store.with_getter::<WasiFilesystem>(StoreState::filesystem);
+                        answer(<WasiFilesystem as Host<StoreState>>::stat_at(&store, fd, flags, path).await)
+                    }
+                    Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+                }
+            })
+        },
+    )?;
+    types.func_wrap_concurrent(
+        "[method]descriptor.metadata-hash-at",
+        |store: &Store, (fd, flags, path): (Fd, PathFlags, String)| {
+            Box::pin(async move {
+                let found = store.with(|mut access| folder(access.data_mut(), &fd))?;
+                match looked(found, &path, flags.contains(PathFlags::SYMLINK_FOLLOW)).await {
+                    Ok(()) => {
+                        let store = store.with_getter::<WasiFilesystem>(StoreState::filesystem);
+                        answer(<WasiFilesystem as Host<StoreState>>::metadata_hash_at(&store, fd, flags, path).await)
+                    }
+                    Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+                }
+            })
+        },
+    )?;
+    types.func_wrap_concurrent("[method]descriptor.readlink-at", |store: &Store, (fd, path): (Fd, String)| {
+        Box::pin(async move {
+            let found = store.with(|mut access| folder(access.data_mut(), &fd))?;
+            match looked(found, &path, false).await {
+                Ok(()) => {
+                    let store = store.with_getter::<WasiFilesystem>(StoreState::filesystem);
+                    answer(<WasiFilesystem as Host<StoreState>>::readlink_at(&store, fd, path).await)
+                }
+                Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+            }
+        })
+    })
+}

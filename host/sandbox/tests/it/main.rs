@@ -1,0 +1,11 @@
+//! The sandbox from outside, with components that are written for the case, in the text format, and with the ones that
+//! are shipped.
+#![allow(missing_docs)]
+
+mod calls;
+mod files;
+mod grants;
+mod kit;
+mod limits;
+mod load;
+mod shipped;
