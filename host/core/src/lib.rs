@@ -9,8 +9,10 @@ pub mod call;
 pub mod checkpoint;
 pub mod digest;
 pub mod error;
+pub mod events;
 pub mod grants;
 pub mod harness;
+pub mod history;
 pub mod ids;
 pub mod limits;
 pub mod model;
@@ -26,6 +28,7 @@ pub mod schema;
 pub mod session;
 pub mod step;
 pub mod tool;
+pub mod transcript;
 
 pub use call::{Call, Payload};
 pub use checkpoint::{CallState, Checkpoint, PendingCall, Registration};

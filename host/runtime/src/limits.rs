@@ -20,3 +20,19 @@ pub const RETRIEVE_WAIT: Duration = Duration::from_secs(60);
 
 /// Time between two looks at a response that is in progress.
 pub const RETRIEVE_EVERY: Duration = Duration::from_secs(2);
+
+/// Longest text of one capability in the instructions, in characters: it is untrusted and sent with every request.
+pub const CAPABILITY_TEXT_CHARS_MAX: usize = 8_000;
+
+/// Longest piece of a schema that a hint shows, in characters.
+pub const SCHEMA_HINT_CHARS_MAX: usize = 600;
+
+/// Largest component, in bytes: script-language ones have under 20 MB.
+pub const COMPONENT_BYTES_MAX: u64 = 256 << 20;
+
+/// Most attempts of one turn to go on after a stream broke, before its error is returned: the table of core bounds what is
+/// sent again, this bounds the loop itself.
+pub const SETTLE_ATTEMPTS_MAX: u32 = 4;
+
+/// Most records that are read at once for showing a session.
+pub const SESSIONS_LISTED_MAX: usize = 200;

@@ -30,7 +30,7 @@ impl Coordinator {
             match effect {
                 Effect::Append(records) => match self.journal.append(&records).await {
                     Ok(head) => {
-                        if let Some(listener) = &mut self.listener {
+                        for listener in self.history.iter_mut().chain(&mut self.listener) {
                             let first = head.0.saturating_sub(records.len() as u64);
                             for (at, record) in records.iter().enumerate() {
                                 listener(Seq(first + 1 + at as u64), record);

@@ -157,6 +157,8 @@ pub struct Options {
     pub accept_wider: bool,
     /// Told of every record from here on.
     pub listener: Option<RecordListener>,
+    /// Told of the records that are there already, then of every record from here on.
+    pub history: Option<RecordListener>,
     /// An operator's answer that is journaled before anything uncertain is decided (G17), and who gave it.
     pub reconcile: Option<(Reconcile, String)>,
 }
@@ -176,6 +178,7 @@ impl Options {
             harness: None,
             accept_wider: false,
             listener: None,
+            history: None,
             reconcile: None,
         }
     }
@@ -214,6 +217,7 @@ pub struct Coordinator {
     seams: Arc<dyn Seams>,
     retriever: Option<Arc<dyn Retriever>>,
     listener: Option<RecordListener>,
+    history: Option<RecordListener>,
     tasks: HashMap<CallId, Task>,
     ended: mpsc::UnboundedReceiver<(CallId, JobOutcome)>,
     ended_sender: mpsc::UnboundedSender<(CallId, JobOutcome)>,

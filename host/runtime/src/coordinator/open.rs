@@ -9,7 +9,7 @@ use wharf_core::policy::CallPolicy;
 use wharf_core::reconcile::Evidence;
 use wharf_core::session::Session;
 use wharf_core::step::{Event, Machine};
-use wharf_core::{CallId, CallState, Error, ErrorKind, ResponseId};
+use wharf_core::{CallId, CallState, Error, ErrorKind, ResponseId, Seq};
 
 use super::{Coordinator, Options};
 use crate::journal::Journal;
@@ -23,10 +23,16 @@ impl Coordinator {
     /// again then; what was settled and journaled before stays (G3).
     pub async fn open(options: Options) -> Result<Self, Error> {
         let Options {
-            store, key, label, acquire, executor, seams, settings, retriever, harness, accept_wider, listener, reconcile,
+            store, key, label, acquire, executor, seams, settings, retriever, harness, accept_wider, listener,
+            mut history, reconcile,
         } = options;
         let (journal, records) = Journal::open(store, seams.clone(), &key, &label, acquire).await?;
         let session = Session::fold(&records);
+        if let Some(listener) = &mut history {
+            for (at, record) in records.iter().enumerate() {
+                listener(Seq(at as u64 + 1), record);
+            }
+        }
         let (ended_sender, ended) = mpsc::unbounded();
         let (control_sender, control) = mpsc::unbounded();
         let mut coordinator = Self {
@@ -36,6 +42,7 @@ impl Coordinator {
             seams,
             retriever,
             listener,
+            history,
             tasks: HashMap::new(),
             ended,
             ended_sender,

@@ -1,0 +1,114 @@
+//! The conversation as a model is sent it: a fold of records into neutral items, with wire ids. Used where a provider keeps
+//! nothing, and for showing a session's messages (Z9). Knows no protocol.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::ids::CallId;
+use crate::model::{Item, Role};
+use crate::record::Record;
+
+/// All items of a session up to now.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    items: Vec<Item>,
+    calls: HashMap<CallId, Call>,
+    outputs: HashMap<CallId, String>,
+    open_delivery: Vec<CallId>,
+    after: Vec<Item>,
+    maker: String,
+}
+
+impl History {
+    /// An empty history; `maker` is the `provider/model` that made what comes (O20).
+    pub fn new(maker: &str) -> Self {
+        Self { maker: maker.to_owned(), ..Self::default() }
+    }
+
+    /// The items, oldest first. Outputs that are not delivered yet are not among them.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// Folds one record.
+    pub fn apply(&mut self, record: &Record) {
+        match record {
+            Record::TurnStarted { input, .. } => self.items.extend(input.iter().cloned()),
+            Record::ResponseRecorded(facts) => {
+                // The outputs of a delivery stand before the answer that accepted it.
+                self.close_delivery();
+                self.items.extend(facts.items.iter().filter_map(|raw| item_of(raw, &self.maker)));
+            }
+            Record::CallAccepted { call, wire_call_id, .. } | Record::CallRejected { call, wire_call_id, .. } => {
+                let wire = wire_call_id.clone().unwrap_or_else(|| call.id.clone());
+                self.calls.insert(call.id.clone(), call.clone().with_id(wire));
+                if let Record::CallRejected { output, .. } = record {
+                    self.outputs.insert(call.id.clone(), output.clone());
+                }
+            }
+            Record::CallSettled { id, output, .. } => {
+                self.outputs.insert(id.clone(), output.clone());
+            }
+            Record::DeliveryPrepared { call_ids, after, .. } => {
+                self.open_delivery.clone_from(call_ids);
+                self.after.clone_from(after);
+            }
+            Record::DeliveryAcknowledged { .. } => self.close_delivery(),
+            Record::FlightSettled { .. } => {
+                self.open_delivery.clear();
+                self.after.clear();
+            }
+            Record::HarnessBound(_)
+            | Record::TurnEnded { .. }
+            | Record::CallStarted { .. }
+            | Record::CallRequeued { .. }
+            | Record::ReplayNarrowed { .. }
+            | Record::HoldReleased { .. }
+            | Record::CallsOrphaned { .. }
+            | Record::ResponseBegun(_)
+            | Record::ResponseStarted { .. }
+            | Record::ResponseCompleted { .. }
+            | Record::FlightCleared
+            | Record::SummaryStaged { .. }
+            | Record::TranscriptCommitted { .. }
+            | Record::TranscriptDropped
+            | Record::OutcomeStored { .. }
+            | Record::Paused { .. }
+            | Record::Resumed { .. }
+            | Record::Reconciled { .. }
+            | Record::InboxConsumed { .. }
+            | Record::Parked { .. } => {}
+        }
+    }
+
+    fn close_delivery(&mut self) {
+        for id in std::mem::take(&mut self.open_delivery) {
+            if let (Some(call), Some(output)) = (self.calls.get(&id), self.outputs.remove(&id)) {
+                self.items.push(Item::Output { call: call.clone(), output });
+            }
+        }
+        self.items.append(&mut self.after);
+    }
+}
+
+/// A provider's output item in neutral form; what has none is kept verbatim for its maker (O20).
+fn item_of(raw: &Value, maker: &str) -> Option<Item> {
+    match raw.get("type").and_then(Value::as_str)? {
+        "function_call" | "custom_tool_call" => Call::from_json(raw).ok().map(Item::Call), // damaged ones were refused before
+        "message" => {
+            let text = message_text(raw);
+            (!text.is_empty()).then_some(Item::Message { role: Role::Assistant, text })
+        }
+        _ => Some(Item::Opaque { maker: maker.to_owned(), raw: raw.clone() }),
+    }
+}
+
+fn message_text(raw: &Value) -> String {
+    let parts = raw.get("content").and_then(Value::as_array);
+    let texts = parts.into_iter().flatten().filter_map(|part| {
+        part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str)
+    });
+    texts.collect()
+}

@@ -1,0 +1,466 @@
+//! From a checked harness to tools that can be called: components loaded, configs checked, definitions bound to rules, a
+//! driver chosen. What is wrong with one capability harms only that one (design promise 9).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use wharf_core::authority::{Authority, component_digest, conversation_digest};
+use wharf_core::digest::Digest;
+use wharf_core::harness::{AsyncSupport, Capability, CapabilitySource, Harness, KeySource, ModelRef, check_provider, choose_model};
+use wharf_core::policy::ReplayClass;
+use wharf_core::record::HarnessFacts;
+use wharf_core::rules::{BoundTool, RefusedTool, ToolTable};
+use wharf_core::schema::Schema;
+use wharf_core::tool::Definition;
+use wharf_core::Error;
+use wharf_provider::{Driver, ProviderConfig, Secret};
+
+use crate::builder::Wharf;
+use crate::executor::Source;
+use crate::limits;
+
+/// A harness with its capabilities loaded. Cheap to clone; sessions are opened on it.
+#[derive(Clone)]
+pub struct Agent {
+    pub(crate) wharf: Wharf,
+    pub(crate) harness: Arc<Harness>,
+    pub(crate) table: Arc<ToolTable>,
+    pub(crate) sources: Arc<BTreeMap<String, Source>>,
+    pub(crate) reports: Arc<Vec<CapabilityReport>>,
+    pub(crate) instructions: Arc<str>,
+    pub(crate) components: Arc<BTreeMap<String, Digest>>,
+}
+
+/// What became of one capability of a harness.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CapabilityReport {
+    /// Its name in the harness.
+    pub name: String,
+    /// Whether it can be used.
+    pub status: CapabilityStatus,
+    /// What it is: a digest for a component, `native` else.
+    pub identity: String,
+    /// Each import of a component, with what stands behind it and the line that would grant more.
+    pub imports: Vec<ImportLine>,
+}
+
+/// Whether a capability can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CapabilityStatus {
+    /// It offers these tools; those that are at fault themselves are left out with the reason.
+    Loaded {
+        /// Names as the capability has them.
+        tools: Vec<String>,
+        /// Tools that cannot be offered.
+        refused: Vec<RefusedTool>,
+    },
+    /// It cannot; the others live.
+    Refused(Error),
+}
+
+/// One import of a component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportLine {
+    /// Interface and version.
+    pub name: String,
+    /// `granted`, `answered with denial`, `unknown` or `wrong version`.
+    pub verdict: String,
+    /// The line that would grant it, or what is served.
+    pub hint: Option<String>,
+}
+
+/// Where a harness file stands, for what is relative to it and what no grant may reach.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// The folder of the harness file.
+    pub base: PathBuf,
+    /// Files and folders that no grant reaches: the harness file, the lock file, `.wharf/`.
+    pub masked: Vec<PathBuf>,
+}
+
+impl Surroundings {
+    /// Those of a harness file at this path, whose data folder is `.wharf` beside it.
+    pub fn of_file(path: &Path) -> Self {
+        let base = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+            Some(_) | None => PathBuf::from("."),
+        };
+        let masked = vec![path.to_path_buf(), base.join("wharf.lock"), base.join(".wharf")];
+        Self { base, masked }
+    }
+}
+
+impl Wharf {
+    /// Loads a harness's capabilities.
+    ///
+    /// # Errors
+    /// The operator's faults, as config errors with place and hint: a rule for a tool that is not there, a native capability
+    /// that is not registered, a config that does not fit. A component that cannot be loaded is not among them: it is in
+    /// [`Agent::reports`], and the others live.
+    pub async fn load(&self, harness: Harness, surroundings: Surroundings) -> Result<Agent, Error> {
+        let mut loading = Loading::default();
+        let enabled: Vec<&Capability> = harness.capabilities().filter(|c| c.enabled).collect();
+        for capability in &enabled {
+            match self.load_one(&harness, capability, &enabled, &surroundings).await? {
+                Ok(one) => loading.add(one),
+                Err(report) => loading.reports.push(report),
+            }
+        }
+        let mut instructions = harness.instructions().trim().to_owned();
+        for (name, text) in &loading.texts {
+            instructions.push_str(&format!("\n\n[capability {name}]\n{text}\n[end of capability {name}]"));
+        }
+        Ok(Agent {
+            wharf: self.clone(),
+            table: Arc::new(ToolTable::new(loading.tools, &[])),
+            sources: Arc::new(loading.sources),
+            reports: Arc::new(loading.reports),
+            instructions: instructions.trim().into(),
+            components: Arc::new(loading.components),
+            harness: Arc::new(harness),
+        })
+    }
+
+    async fn load_one(
+        &self, harness: &Harness, capability: &Capability, enabled: &[&Capability], surroundings: &Surroundings,
+    ) -> Result<Result<LoadedCapability, CapabilityReport>, Error> {
+        match &capability.source {
+            CapabilitySource::Native(id) => {
+                let native = self.0.registry.get(id)?;
+                if let Some(schema) = native.config_schema() {
+                    check_config(capability, &schema)?;
+                }
+                let definitions = native
+                    .tools(&capability.config)
+                    .map_err(|e| at(capability, Error { message: format!("capability {:?}: {}", capability.name, e.message), ..e }))?;
+                let identity = Digest::of_json(&serde_json::json!({ "native": id }));
+                let config = Arc::new(capability.config.clone());
+                let text = native.about().instructions;
+                let source = Source::Native { capability: native, config };
+                bind(harness, capability, &definitions, identity, "native", source, text, Vec::new()).map(Ok)
+            }
+            CapabilitySource::Component(path) => {
+                self.load_component(harness, capability, path, enabled, surroundings).await
+            }
+        }
+    }
+
+    #[cfg(not(feature = "components"))]
+    async fn load_component(
+        &self, _harness: &Harness, capability: &Capability, path: &str, _enabled: &[&Capability],
+        _surroundings: &Surroundings,
+    ) -> Result<Result<LoadedCapability, CapabilityReport>, Error> {
+        Ok(Err(refused(
+            capability,
+            Error::config(format!("component {path:?} cannot be loaded: this program was built without components"))
+                .hint("build the wharf crate with its feature \"components\""),
+        )))
+    }
+
+    #[cfg(feature = "components")]
+    async fn load_component(
+        &self, harness: &Harness, capability: &Capability, path: &str, enabled: &[&Capability],
+        surroundings: &Surroundings,
+    ) -> Result<Result<LoadedCapability, CapabilityReport>, Error> {
+        let bytes = match read_component(&surroundings.base.join(path)) {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(refused(capability, at(capability, error)))),
+        };
+        let inspected = wharf_sandbox::inspect(&capability.name, &bytes, &capability.grants);
+        let imports = inspected.as_ref().map(|i| import_lines(&i.imports)).unwrap_or_default();
+        let failed = |error: &wharf_sandbox::LoadError| {
+            let mut report = refused(capability, at(capability, load_error(error)));
+            report.imports.clone_from(&imports);
+            Ok(Err(report))
+        };
+        if let Err(error) = &inspected {
+            return failed(error);
+        }
+        let limits = harness.capability_limits(capability).map_err(Error::from)?.values();
+        let roots = wharf_sandbox::Roots {
+            base: surroundings.base.clone(),
+            masked: surroundings.masked.clone(),
+            others: enabled
+                .iter()
+                .filter(|other| other.name != capability.name)
+                .flat_map(|other| other.grants.files.iter().map(|grant| surroundings.base.join(&grant.host)))
+                .collect(),
+        };
+        let request = wharf_sandbox::LoadRequest {
+            name: capability.name.clone(),
+            bytes: bytes.into(),
+            grants: capability.grants.clone(),
+            limits,
+            roots,
+        };
+        let loaded = match self.sandbox()?.load(request).await {
+            Ok(loaded) => loaded,
+            Err(error) => return failed(&error),
+        };
+        match loaded.config_schema().await {
+            Ok(Some(schema)) => check_config(capability, &schema)?,
+            Ok(None) => {
+                if capability.config.as_object().is_some_and(|members| !members.is_empty()) {
+                    return Err(at(capability, Error::config(format!("capability {:?} takes no config", capability.name)))
+                        .hint(format!("remove the key config from [capabilities.{}]", capability.name)));
+                }
+            }
+            Err(error) => return failed(&error),
+        }
+        let config = capability.config.to_string();
+        let definitions = match loaded.definitions(&config).await {
+            Ok(definitions) => definitions,
+            Err(error) => return failed(&error),
+        };
+        let text = match loaded.describe(&config).await {
+            Ok(description) => description.map(|d| d.instructions).unwrap_or_default(),
+            Err(error) => return failed(&error),
+        };
+        let identity = component_digest(&loaded.digest(), loaded.contract(), &capability.config);
+        let shown = loaded.digest().to_string();
+        let source = Source::Component { capability: loaded, config };
+        bind(harness, capability, &definitions, identity, &shown, source, text, imports).map(Ok)
+    }
+}
+
+struct LoadedCapability {
+    name: String,
+    source: Source,
+    tools: Vec<BoundTool>,
+    text: String,
+    identity: Digest,
+    report: CapabilityReport,
+}
+
+#[derive(Default)]
+struct Loading {
+    tools: Vec<BoundTool>,
+    sources: BTreeMap<String, Source>,
+    reports: Vec<CapabilityReport>,
+    texts: Vec<(String, String)>,
+    components: BTreeMap<String, Digest>,
+}
+
+impl Loading {
+    fn add(&mut self, one: LoadedCapability) {
+        self.tools.extend(one.tools);
+        self.components.insert(one.name.clone(), one.identity);
+        let text = one.text.trim();
+        if !text.is_empty() {
+            let cut: String = text.chars().take(limits::CAPABILITY_TEXT_CHARS_MAX).collect();
+            self.texts.push((one.name.clone(), cut));
+        }
+        self.sources.insert(one.name, one.source);
+        self.reports.push(one.report);
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // the pieces of one capability, each used once
+fn bind(
+    harness: &Harness, capability: &Capability, definitions: &[Definition], identity: Digest, shown: &str, source: Source,
+    text: String, imports: Vec<ImportLine>,
+) -> Result<LoadedCapability, Error> {
+    let bound = harness.bind(capability, definitions).map_err(Error::from)?;
+    let report = CapabilityReport {
+        name: capability.name.clone(),
+        status: CapabilityStatus::Loaded {
+            tools: bound.tools.iter().map(|tool| tool.own_name().to_string()).collect(),
+            refused: bound.refused,
+        },
+        identity: shown.to_owned(),
+        imports,
+    };
+    Ok(LoadedCapability { name: capability.name.clone(), source, tools: bound.tools, text, identity, report })
+}
+
+fn check_config(capability: &Capability, schema: &Value) -> Result<(), Error> {
+    let schema = Schema::compile(schema).map_err(|fault| {
+        at(capability, Error::config(format!("capability {:?} has a config schema that cannot be used: {fault}", capability.name)))
+    })?;
+    schema.check(&capability.config).map_err(|misfit| {
+        let place = &capability.config_place;
+        Error::config(format!("{place}: the config of capability {:?} does not fit: {misfit}", capability.name))
+            .hint(format!("its config schema: {}", cut(&schema.source().to_string(), limits::SCHEMA_HINT_CHARS_MAX)))
+    })
+}
+
+fn cut(text: &str, chars: usize) -> String {
+    if text.chars().count() <= chars { text.to_owned() } else { text.chars().take(chars).chain("…".chars()).collect() }
+}
+
+fn at(capability: &Capability, error: Error) -> Error {
+    Error { message: format!("{}: {}", capability.place, error.message), ..error }
+}
+
+fn refused(capability: &Capability, error: Error) -> CapabilityReport {
+    CapabilityReport {
+        name: capability.name.clone(),
+        status: CapabilityStatus::Refused(error),
+        identity: String::new(),
+        imports: Vec::new(),
+    }
+}
+
+#[cfg(feature = "components")]
+fn load_error(error: &wharf_sandbox::LoadError) -> Error {
+    Error { kind: wharf_core::ErrorKind::Config, message: error.to_string(), hint: error.hint() }
+}
+
+#[cfg(feature = "components")]
+fn import_lines(imports: &[wharf_sandbox::ImportReport]) -> Vec<ImportLine> {
+    use wharf_sandbox::ImportVerdict;
+    imports
+        .iter()
+        .map(|import| {
+            let (verdict, hint) = match &import.verdict {
+                ImportVerdict::Granted => ("granted", None),
+                ImportVerdict::AnsweredWithDenial { grant_line } => ("answered with denial", grant_line.clone()),
+                ImportVerdict::Unknown => ("unknown", None),
+                ImportVerdict::WrongVersion { served } => ("wrong version", Some(format!("served: {}", served.join(", ")))),
+            };
+            ImportLine { name: import.name.clone(), verdict: verdict.to_owned(), hint }
+        })
+        .collect()
+}
+
+/// Reads a component that the operator named. The folder is opened first and the file within it, through handles.
+#[cfg(feature = "components")]
+fn read_component(path: &Path) -> Result<Vec<u8>, Error> {
+    use std::io::Read;
+    let why = |e: std::io::Error| {
+        Error::config(format!("component {:?} cannot be read: {e}", path.display()))
+            .hint("the path is relative to the harness file")
+    };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::config(format!("component {:?} names no file", path.display())));
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let folder = cap_std::fs::Dir::open_ambient_dir(parent, cap_std::ambient_authority()).map_err(why)?;
+    let file = folder.open(name).map_err(why)?;
+    let mut bytes = Vec::new();
+    file.take(limits::COMPONENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(why)?;
+    if bytes.len() as u64 > limits::COMPONENT_BYTES_MAX {
+        return Err(Error::config(format!(
+            "component {:?} has more than {} bytes",
+            path.display(),
+            limits::COMPONENT_BYTES_MAX
+        )));
+    }
+    Ok(bytes)
+}
+
+impl Agent {
+    /// The harness.
+    pub fn harness(&self) -> &Harness {
+        &self.harness
+    }
+
+    /// Its tools under policy.
+    pub fn tools(&self) -> &ToolTable {
+        &self.table
+    }
+
+    /// What became of each capability.
+    pub fn reports(&self) -> &[CapabilityReport] {
+        &self.reports
+    }
+
+    /// The instructions as a model gets them: the operator's, then each capability's, framed and cut.
+    pub fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
+    /// The model that is used where turn and session name none (Z5).
+    ///
+    /// # Errors
+    /// A config error if nobody names one, or its provider is unknown (Z4).
+    pub fn model(&self, turn: Option<&ModelRef>, session: Option<&ModelRef>) -> Result<ModelRef, Error> {
+        let model = choose_model(turn, session, self.harness.model(), self.wharf.0.default_model.as_ref())?.clone();
+        let known = self.harness.providers().keys().chain(self.wharf.0.providers.keys());
+        check_provider(&model, known.map(String::as_str))?;
+        Ok(model)
+    }
+
+    /// The driver of a model's provider: one that was handed to the builder, or one made from the harness.
+    ///
+    /// # Errors
+    /// A config error for an unknown driver, a key that is not there, an address that is no good.
+    pub fn driver(&self, model: &ModelRef) -> Result<Arc<dyn Driver>, Error> {
+        if let Some(driver) = self.wharf.0.providers.get(&model.provider) {
+            return Ok(driver.clone());
+        }
+        let Some(provider) = self.harness.providers().get(&model.provider) else {
+            check_provider(model, self.harness.providers().keys().map(String::as_str))?;
+            return Err(Error::config(format!("provider {:?} is unknown", model.provider)));
+        };
+        let mut config = ProviderConfig::new(&model.provider, &provider.driver);
+        config.base_url.clone_from(&provider.base_url);
+        config.insecure_http = provider.insecure_http;
+        for (name, value) in &provider.headers {
+            config.headers.insert(name.clone(), Secret::new(value.clone())?);
+        }
+        if let Some(source) = &provider.api_key {
+            config.api_key = Some(self.wharf.key(&model.provider, source)?);
+        }
+        let setting = self.harness.model_setting(model);
+        let word = match setting.async_tools {
+            AsyncSupport::Auto => None,
+            AsyncSupport::On => Some("on"),
+            AsyncSupport::Off => Some("off"),
+        };
+        if let Some(word) = word {
+            config.options.insert("models".to_owned(), serde_json::json!({ model.model.clone(): { "async": word } }));
+        }
+        self.wharf.0.drivers.connect(config)
+    }
+
+    /// What is compared when a session goes on (X14).
+    pub fn facts(&self, model: &ModelRef) -> HarnessFacts {
+        let mut authorities = Map::new();
+        for (name, component) in self.components.iter() {
+            let Some(capability) = self.harness.capability(name) else { continue };
+            let tools = self.table.iter().filter(|tool| tool.capability() == name);
+            authorities.insert(name.clone(), Authority::new(component, &capability.grants, tools).to_json());
+        }
+        let components: Map<String, Value> =
+            self.components.iter().map(|(name, digest)| (name.clone(), digest.to_string().into())).collect();
+        let authority_value = Value::Object(authorities);
+        let shown = self.table.iter().map(BoundTool::shown);
+        HarnessFacts {
+            name: self.harness.name().to_owned(),
+            component: Digest::of_json(&Value::Object(components)).to_string(),
+            authority: Digest::of_json(&authority_value).to_string(),
+            conversation: conversation_digest(&model.to_string(), &self.instructions, shown).to_string(),
+            authority_value,
+        }
+    }
+
+    /// Tools whose calls are run again after a crash, for messages.
+    pub fn replayed_tools(&self) -> Vec<String> {
+        self.table
+            .iter()
+            .filter(|tool| tool.replay().value != ReplayClass::Never)
+            .map(|tool| tool.name().to_string())
+            .collect()
+    }
+}
+
+impl Wharf {
+    fn key(&self, provider: &str, source: &KeySource) -> Result<Secret, Error> {
+        let text = match source {
+            KeySource::Env(name) => (self.0.env)(name).ok_or_else(|| {
+                Error::config(format!("the key of provider {provider:?} is not there: environment variable {name} is not set"))
+                    .hint(format!("export {name}=…"))
+            })?,
+            KeySource::File(path) => {
+                (self.0.read_key)(path).map_err(|why| {
+                    Error::config(format!("the key of provider {provider:?} cannot be read from {path:?}: {why}"))
+                })?
+            }
+        };
+        Secret::new(text.trim())
+    }
+}
+

@@ -1,0 +1,349 @@
+//! Conversations that last: turns on them, their messages and their events (Q, Z7 to Z10).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use wharf_core::events::Event;
+use wharf_core::harness::{AfterLost, ModelRef, OnUnknown};
+use wharf_core::history::History;
+use wharf_core::model::{Item, Role};
+use wharf_core::reconcile::UncertaintyRules;
+use wharf_core::record::{PauseReason, Reconcile};
+use wharf_core::session::Session as Fold;
+use wharf_core::step::Settings;
+use wharf_core::transcript::{self, Message};
+use wharf_core::{Error, ErrorKind, Record, Seq, SessionId};
+use wharf_store::{Acquire, JournalKey, Store};
+
+use crate::coordinator::{Coordinator, Handle, Observer, Options, RecordListener, Rest};
+use crate::executor::{HarnessExecutor, ToolListener};
+use crate::journal;
+use crate::limits;
+use crate::load::Agent;
+use crate::requester::{DriverRequester, DriverRetriever, SharedHistory};
+
+/// A conversation of an agent. Holds no lease between turns.
+#[derive(Clone)]
+pub struct Session {
+    agent: Agent,
+    key: JournalKey,
+    model: Option<ModelRef>,
+}
+
+/// What one turn is run with; the default changes nothing.
+#[derive(Default)]
+pub struct TurnOptions {
+    /// Another model for this turn (Z5).
+    pub model: Option<ModelRef>,
+    /// Another limit of responses than the harness's.
+    pub max_responses: Option<u64>,
+    /// Told of records as they become durable.
+    pub records: Option<RecordListener>,
+    /// Told of what running tools say.
+    pub tools: Option<ToolListener>,
+    /// Given the handle by which the turn is cancelled or stopped, once it runs.
+    pub on_start: Option<Box<dyn FnOnce(Handle) + Send>>,
+    /// Go on although the harness grants more than before (X14).
+    pub accept_wider: bool,
+    /// Replace a live owner (M2).
+    pub take_over: bool,
+    /// Ask for whole answers instead of streams.
+    pub no_stream: bool,
+}
+
+/// How a turn ended or came to rest (Z8).
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnResult {
+    /// Whether it is done, and if not, what it waits for.
+    pub status: TurnStatus,
+    /// The text of the last response.
+    pub text: String,
+    /// The model's refusal, if it declined (Q17).
+    pub refusal: Option<String>,
+    /// Tokens over all responses of the turn, in disjoint buckets.
+    pub usage: Value,
+    /// Accepted responses of the turn.
+    pub llm_calls: u64,
+    /// Calls of accepted responses.
+    pub tool_calls: u64,
+}
+
+/// Whether a turn is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnStatus {
+    /// Everything is delivered and the model has answered.
+    Completed,
+    /// An operator abandoned it.
+    Abandoned,
+    /// It waits; any process may open it later (L62).
+    Paused(PauseReason),
+}
+
+impl TurnResult {
+    /// True if the turn is completed and the model did not decline.
+    pub fn is_success(&self) -> bool {
+        self.status == TurnStatus::Completed && self.refusal.is_none()
+    }
+}
+
+impl Agent {
+    /// The session of this id, there already or not (Z7).
+    pub fn session(&self, id: impl Into<SessionId>) -> Session {
+        Session { agent: self.clone(), key: JournalKey::local(id), model: None }
+    }
+
+    /// A session with a fresh id.
+    pub fn new_session(&self) -> Session {
+        self.session(self.wharf.0.seams.fresh())
+    }
+}
+
+impl Session {
+    /// Its id.
+    pub fn id(&self) -> &SessionId {
+        &self.key.session
+    }
+
+    /// The same session with another model (Z5).
+    #[must_use]
+    pub fn with_model(mut self, model: ModelRef) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// Its messages (Z9). Reads without a lease.
+    ///
+    /// # Errors
+    /// Store and corruption errors.
+    pub async fn messages(&self) -> Result<Vec<Message>, Error> {
+        Ok(transcript::messages(&records(&*self.agent.wharf.0.store, &self.key).await?))
+    }
+
+    /// Its events after a record (Z10). Reads without a lease; ask again with the last number to follow it.
+    ///
+    /// # Errors
+    /// Store and corruption errors.
+    pub async fn events(&self, after: Seq) -> Result<Vec<Event>, Error> {
+        let records = records(&*self.agent.wharf.0.store, &self.key).await?;
+        let numbered = records.iter().enumerate().map(|(at, record)| (Seq(at as u64 + 1), record));
+        Ok(numbered.filter(|(seq, _)| *seq > after).filter_map(|(seq, record)| Event::of(seq, record)).collect())
+    }
+
+    /// Runs a turn with this input.
+    ///
+    /// # Errors
+    /// Busy, if another process has the session; a store error if a turn is open (resume it); config, provider, store and
+    /// cancelled errors. Whatever was gained is journaled, and [`Session::resume`] goes on from there.
+    pub async fn turn(
+        &self, input: &str, options: TurnOptions, observer: &mut dyn Observer,
+    ) -> Result<TurnResult, Error> {
+        let input = vec![Item::Message { role: Role::User, text: input.to_owned() }];
+        self.drive(Some(input), None, options, observer).await
+    }
+
+    /// Goes on with the open turn. The outcome of a turn that is over is returned without a request (Q8).
+    ///
+    /// # Errors
+    /// As [`Session::turn`]; a config error if the session never had a turn.
+    pub async fn resume(&self, options: TurnOptions, observer: &mut dyn Observer) -> Result<TurnResult, Error> {
+        self.drive(None, None, options, observer).await
+    }
+
+    /// Gives an operator's answer for an uncertain request or a pause (G17), and goes on with the turn unless it is
+    /// abandoned.
+    ///
+    /// # Errors
+    /// As [`Session::resume`]; a store error where nothing waits for this answer.
+    pub async fn reconcile(
+        &self, command: Reconcile, who: &str, options: TurnOptions, observer: &mut dyn Observer,
+    ) -> Result<TurnResult, Error> {
+        self.drive(None, Some((command, who.to_owned())), options, observer).await
+    }
+
+    async fn drive(
+        &self, input: Option<Vec<Item>>, reconcile: Option<(Reconcile, String)>, options: TurnOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<TurnResult, Error> {
+        let agent = &self.agent;
+        let parts = &agent.wharf.0;
+        let model = agent.model(options.model.as_ref(), self.model.as_ref())?;
+        let driver = agent.driver(&model)?;
+        let support = driver.support(&model.model);
+        let history: SharedHistory = Arc::new(Mutex::new(History::new(&model.to_string())));
+        let mut open = Options::new(
+            parts.store.clone(),
+            self.key.clone(),
+            Arc::new(HarnessExecutor {
+                table: agent.table.clone(),
+                sources: agent.sources.clone(),
+                seams: parts.seams.clone(),
+                listener: options.tools,
+            }),
+            parts.seams.clone(),
+        );
+        let facts = agent.facts(&model);
+        open.label.clone_from(&parts.label);
+        open.acquire = if options.take_over { Acquire::TakeOver } else { Acquire::IfFree };
+        open.settings = self.settings();
+        open.retriever = support.retrieval.then(|| Arc::new(DriverRetriever(driver.clone())) as _);
+        open.harness = Some(facts.clone());
+        open.accept_wider = options.accept_wider;
+        open.reconcile = reconcile;
+        open.listener = options.records;
+        let folded = history.clone();
+        open.history = Some(Box::new(move |_, record| {
+            folded.lock().unwrap_or_else(PoisonError::into_inner).apply(record);
+        }));
+        let mut coordinator = Coordinator::open(open).await?;
+        if let Some(on_start) = options.on_start {
+            on_start(coordinator.handle());
+        }
+        let limit = options.max_responses.unwrap_or_else(|| u64::from(agent.harness.turn().max_responses));
+        let mut requester = DriverRequester {
+            driver,
+            model: model.model.clone(),
+            instructions: agent.instructions.to_string(),
+            tools: agent.table.offers(),
+            options: agent.harness.options().clone(),
+            history,
+            input: Vec::new(),
+            stream: !options.no_stream,
+        };
+        let done = run_turn(&mut coordinator, input, facts, limit, &mut requester, observer).await;
+        match done {
+            Ok(result) => Ok(result),
+            Err(error) => {
+                // Whatever is pending is journaled; the lease must not stand in the next opener's way.
+                coordinator.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let turn = self.agent.harness.turn();
+        Settings {
+            calls_at_once: usize::try_from(turn.jobs_at_once).unwrap_or(usize::MAX),
+            parallel: turn.parallel,
+            uncertainty: UncertaintyRules {
+                resend_lost: turn.resend_lost,
+                resend_unknown: turn.on_unknown == OnUnknown::Resend,
+                continue_after_lost: turn.after_lost_response == AfterLost::Continue,
+            },
+            unknown_tools_max: u64::from(turn.unknown_tool_limit),
+        }
+    }
+}
+
+async fn run_turn(
+    coordinator: &mut Coordinator, input: Option<Vec<Item>>, facts: wharf_core::record::HarnessFacts, limit: u64,
+    requester: &mut DriverRequester, observer: &mut dyn Observer,
+) -> Result<TurnResult, Error> {
+    let is_open = coordinator.session().open_turn().is_some();
+    match input {
+        Some(_) if is_open => {
+            return Err(Error::store("a turn of this session is open").hint("wharf session resume SESSION"));
+        }
+        Some(input) => {
+            coordinator.bind_harness(facts).await?;
+            coordinator.start_turn(input).await?;
+        }
+        None if is_open => {
+            if coordinator.session().open_turn().is_some_and(|turn| turn.paused.is_some()) {
+                let waits = matches!(
+                    coordinator.session().open_turn().and_then(|turn| turn.paused.as_ref()),
+                    Some(PauseReason::LostResponse { .. } | PauseReason::Held { .. })
+                );
+                if !waits {
+                    coordinator.resume("resumed").await?;
+                }
+            }
+        }
+        None => {
+            let result = finished(coordinator.session());
+            coordinator.release().await?;
+            return result.ok_or_else(|| Error::config("this session has no turn to resume"));
+        }
+    }
+    requester.input = coordinator.session().open_turn().map(|turn| turn.input.clone()).unwrap_or_default();
+    let made = |coordinator: &Coordinator| coordinator.checkpoint().map_or(0, |c| c.completed_responses());
+    let mut settled = 0;
+    loop {
+        let left = limit.saturating_sub(made(coordinator));
+        match coordinator.run(left, requester, observer).await {
+            Ok(Rest::Finished) => break,
+            Ok(Rest::Paused(reason)) => {
+                let result = result(coordinator.session(), TurnStatus::Paused(reason))
+                    .ok_or_else(|| Error::config("no turn is open"))?;
+                coordinator.park("the turn waits").await?;
+                return Ok(result);
+            }
+            Err(error) => {
+                let uncertain = coordinator.checkpoint().is_some_and(|c| c.response_in_flight());
+                let may_settle = error.kind == ErrorKind::Provider && uncertain && settled < limits::SETTLE_ATTEMPTS_MAX;
+                if !may_settle {
+                    return Err(error);
+                }
+                settled += 1;
+                tracing::warn!(kind = %error.kind, "a response broke off; finding out what became of it");
+                coordinator.settle_uncertain().await?;
+            }
+        }
+    }
+    let result = result(coordinator.session(), TurnStatus::Completed).ok_or_else(|| Error::config("no turn is open"))?;
+    coordinator.store_outcome(outcome_json(&result)).await?;
+    coordinator.end_turn("completed").await?;
+    coordinator.release().await?;
+    Ok(result)
+}
+
+/// The result of a turn that is over, from its stored outcome (Q8).
+fn finished(session: &Fold) -> Option<TurnResult> {
+    let turn = session.turn()?;
+    let status = match turn.ended.as_deref() {
+        Some("abandoned") => TurnStatus::Abandoned,
+        Some(_) | None => TurnStatus::Completed,
+    };
+    result(session, status)
+}
+
+fn result(session: &Fold, status: TurnStatus) -> Option<TurnResult> {
+    let turn = session.turn()?;
+    let checkpoint = &turn.checkpoint;
+    let summaries = checkpoint.host_responses();
+    let sum = |name: &str| -> u64 {
+        summaries.iter().filter_map(|s| s.get("usage")?.get(name)?.as_u64()).fold(0, u64::saturating_add)
+    };
+    let last = turn.last_response.as_ref();
+    Some(TurnResult {
+        status,
+        text: last.map(|facts| facts.text.clone()).unwrap_or_default(),
+        refusal: last.and_then(|facts| facts.refusal.clone()),
+        usage: json!({
+            "fresh_input": sum("fresh_input"), "cache_read": sum("cache_read"), "cache_write": sum("cache_write"),
+            "visible_output": sum("visible_output"), "reasoning": sum("reasoning"), "total": sum("total"),
+        }),
+        llm_calls: checkpoint.completed_responses(),
+        tool_calls: checkpoint.calls().filter(|p| !checkpoint.is_orphan(&p.call.id)).count() as u64,
+    })
+}
+
+/// The outcome as it is stored (Q4).
+fn outcome_json(result: &TurnResult) -> Value {
+    json!({
+        "status": "completed",
+        "text": result.text,
+        "refusal": result.refusal,
+        "usage": result.usage,
+        "native_counts": { "llm_calls": result.llm_calls, "tool_calls": result.tool_calls },
+    })
+}
+
+/// All records of a journal, read without a lease.
+///
+/// # Errors
+/// Store and corruption errors.
+pub async fn records(store: &dyn Store, key: &JournalKey) -> Result<Vec<Record>, Error> {
+    let loaded = store.load(key, Seq(0)).await?;
+    journal::decode(store, key, &loaded.records).await
+}
