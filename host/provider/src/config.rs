@@ -41,8 +41,9 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A provider as the operator wrote it down.
-#[derive(Debug, Clone)]
+/// A provider as the operator wrote it down. `Debug` shows neither values of headers and options nor an address's query
+/// (O22, Y11).
+#[derive(Clone)]
 pub struct ProviderConfig {
     /// Its name in the harness.
     pub name: String,
@@ -61,6 +62,25 @@ pub struct ProviderConfig {
     pub timeouts: Timeouts,
     /// Allows plain HTTP to a host that is not this machine.
     pub insecure_http: bool,
+}
+
+impl fmt::Debug for ProviderConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.base_url.as_deref().map(|text| match BaseUrl::parse(text, true) {
+            Ok(base) => base.to_string(),
+            Err(_) => "(not an address of a provider)".to_owned(), // it may hold anything, a password too
+        });
+        f.debug_struct("ProviderConfig")
+            .field("name", &self.name)
+            .field("driver", &self.driver)
+            .field("base_url", &address)
+            .field("api_key", &self.api_key)
+            .field("headers", &self.headers.keys())
+            .field("options", &self.options.keys())
+            .field("timeouts", &self.timeouts)
+            .field("insecure_http", &self.insecure_http)
+            .finish()
+    }
 }
 
 impl ProviderConfig {

@@ -2,11 +2,12 @@
 //! nothing, follows no redirect, takes no proxy from the environment, and logs neither bodies nor headers. It knows no
 //! protocol.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::{self, Either};
 use futures::stream::{self, Stream, StreamExt};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, redirect, retry};
@@ -105,6 +106,11 @@ impl Http {
         })
     }
 
+    /// The same for one request with header values of its own, which are hidden like the provider's.
+    pub(crate) fn hiding<'v>(&self, values: impl IntoIterator<Item = &'v String>) -> Self {
+        Self { scrub: self.scrub.and(values.into_iter().cloned()), ..self.clone() }
+    }
+
     /// Takes the values of this provider's secrets out of a text.
     pub(crate) fn clean(&self, text: &str) -> String {
         self.scrub.clean(text)
@@ -162,7 +168,7 @@ impl Http {
         tracing::debug!(
             provider = %self.provider,
             status = status.as_u16(),
-            request_id = refusal::header(response.headers(), "x-request-id").as_deref().unwrap_or(""),
+            request_id = self.clean(&refusal::header(response.headers(), "x-request-id").unwrap_or_default()),
             "answer"
         );
         if status.is_success() {
@@ -174,21 +180,14 @@ impl Http {
         Err(refusal::read(&self.provider, status.as_u16(), &headers, &body, &self.scrub))
     }
 
-    /// The body with its limits on silence: one for the first piece, one for each later one.
+    /// The body with its limits on silence.
     fn body(&self, response: Response, first: Duration) -> Body {
         let this = self.clone();
         let pieces = response.bytes_stream().boxed();
-        Box::pin(stream::unfold(Some((pieces, first)), move |state| {
-            let this = this.clone();
-            async move {
-                let (mut pieces, limit) = state?;
-                match tokio::time::timeout(limit, pieces.next()).await {
-                    Ok(None) => None,
-                    Ok(Some(Ok(piece))) => Some((Ok(piece), Some((pieces, this.timeouts.idle)))),
-                    Ok(Some(Err(fault))) => Some((Err(this.broken(&fault)), None)),
-                    Err(_) => Some((Err(this.silent("the answer fell silent", limit)), None)),
-                }
-            }
+        Box::pin(guarded(pieces, [first, self.timeouts.idle], tokio::time::sleep).map(move |piece| match piece {
+            Ok(piece) => Ok(piece),
+            Err(Broken::Source(fault)) => Err(this.broken(&fault)),
+            Err(Broken::Silent(limit)) => Err(this.silent("the answer fell silent", limit)),
         }))
     }
 
@@ -235,6 +234,41 @@ impl Http {
     pub(crate) fn unknown(&self, what: String) -> RequestError {
         RequestError::new(Fate::Unknown, Error::provider(format!("provider {:?}: {what}", self.provider)))
     }
+}
+
+/// Why a body ended before its end.
+#[derive(Debug, PartialEq, Eq)]
+enum Broken<E> {
+    /// Its source failed.
+    Source(E),
+    /// Nothing came for this long.
+    Silent(Duration),
+}
+
+/// The pieces of a body, with a limit on silence before the first one and another before each later one. Any byte counts,
+/// so comments that keep a stream alive do. It ends with the first error.
+fn guarded<S, T, E, F>(
+    pieces: S,
+    [first, idle]: [Duration; 2],
+    timer: impl Fn(Duration) -> F,
+) -> impl Stream<Item = Result<T, Broken<E>>>
+where
+    S: Stream<Item = Result<T, E>> + Unpin,
+    F: Future<Output = ()>,
+{
+    stream::unfold((Some((pieces, first)), timer), move |(state, timer)| async move {
+        let (mut pieces, limit) = state?;
+        let silence = pin!(timer(limit));
+        let piece = match future::select(pieces.next(), silence).await {
+            Either::Left((piece, _)) => piece,
+            Either::Right(((), _)) => return Some((Err(Broken::Silent(limit)), (None, timer))),
+        };
+        match piece? {
+            Ok(piece) => Some((Ok(piece), (Some((pieces, idle)), timer))),
+            Err(fault) => Some((Err(Broken::Source(fault)), (None, timer))),
+        }
+    })
+    .fuse()
 }
 
 /// Name and value of a header that an operator or a request adds.
@@ -300,4 +334,64 @@ fn cause_of(fault: &reqwest::Error) -> String {
         cause = inner;
     }
     if std::ptr::addr_eq(cause, fault) { "it cannot be sent".to_owned() } else { cause.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::executor::block_on;
+
+    use super::*;
+
+    const FIRST: Duration = Duration::from_secs(2);
+    const IDLE: Duration = Duration::from_secs(3);
+
+    /// Reads pieces with timers of which the given one strikes; gives what was read and the limits that were set.
+    fn read(
+        pieces: Vec<Result<&'static str, &'static str>>,
+        strikes: Option<usize>,
+    ) -> (Vec<Result<&'static str, Broken<&'static str>>>, Vec<Duration>) {
+        let set = Mutex::new(Vec::new());
+        let timer = |limit| {
+            let mut set = set.lock().unwrap();
+            set.push(limit);
+            let strikes = strikes == Some(set.len());
+            async move {
+                if !strikes {
+                    future::pending::<()>().await;
+                }
+            }
+        };
+        let stalled = pieces.len();
+        let source = stream::iter(pieces).enumerate().then(move |(n, piece)| async move {
+            if strikes == Some(n + 1) {
+                future::pending::<()>().await;
+            }
+            piece
+        });
+        let source =
+            if strikes == Some(stalled + 1) { source.chain(stream::pending()).boxed() } else { source.boxed() };
+        let read = block_on(guarded(source, [FIRST, IDLE], timer).collect());
+        (read, set.into_inner().unwrap())
+    }
+
+    #[test]
+    fn any_byte_starts_the_limit_on_silence_anew() {
+        // SSE-4, SSE-13
+        let (read, set) = read(vec![Ok(": keep"), Ok("-alive\n"), Ok("data: 1\n\n")], None);
+        assert_eq!(read, [Ok(": keep"), Ok("-alive\n"), Ok("data: 1\n\n")]);
+        assert_eq!(set, [FIRST, IDLE, IDLE, IDLE]);
+    }
+
+    #[test]
+    fn silence_and_a_broken_source_end_a_body() {
+        // covers P19
+        assert_eq!(read(vec![Ok("a")], Some(1)), (vec![Err(Broken::Silent(FIRST))], vec![FIRST]));
+        assert_eq!(read(vec![Ok("a")], Some(2)), (vec![Ok("a"), Err(Broken::Silent(IDLE))], vec![FIRST, IDLE]));
+        assert_eq!(
+            read(vec![Ok("a"), Err("reset"), Ok("b")], None),
+            (vec![Ok("a"), Err(Broken::Source("reset"))], vec![FIRST, IDLE])
+        );
+    }
 }

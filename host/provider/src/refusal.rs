@@ -120,6 +120,11 @@ impl Scrub {
         Self(values)
     }
 
+    /// For further values, too.
+    pub(crate) fn and(&self, values: impl IntoIterator<Item = String>) -> Self {
+        Self::new(self.0.iter().cloned().chain(values))
+    }
+
     /// The text without them.
     pub(crate) fn clean(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, value| text.replace(value, "[redacted]"))

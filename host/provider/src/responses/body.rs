@@ -402,3 +402,6 @@ fn extra(members: &Map<String, Value>, place: &str, body: &mut Map<String, Value
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,10 @@
 
 use serde_json::{Map, Value};
 use wharf_core::model::{Completion, FinishedCall, Outcome, StreamEvent, Usage};
-use wharf_core::{Call, Payload, ResponseId};
+use wharf_core::{Payload, ResponseId};
 
+use super::items::{finished_call, kept, kind_word, parts_of, raw_call, replace, same_call};
+use super::outcome::{error_of, error_or_silence, finish_reason, outcome_of};
 use super::slots::{Address, Asking, Kind, Part, PartOf, Progress, Slot, Slots, text};
 use super::usage;
 use crate::limits;
@@ -332,9 +334,9 @@ impl Decoder {
                         }
                         self.call(call, events);
                     }
-                    Err(code) => {
-                        let message = format!("a finished {} has no {}", kind_word(kind), missing_word(code));
-                        events.extend(self.fail(code.to_owned(), message));
+                    Err(missing) => {
+                        let message = format!("a finished {} has no {}", kind_word(kind), missing.word());
+                        events.extend(self.fail(missing.code().to_owned(), message));
                     }
                 }
             }
@@ -489,174 +491,6 @@ fn is_terminal(kind: &str) -> bool {
     )
 }
 
-/// How a response ended: by the event that says so where that is definite, else by its status.
-fn outcome_of(kind: &str, response: &Value) -> Outcome {
-    let failed = || {
-        let (code, message) = error_or_silence(response);
-        Outcome::Failed { code, message }
-    };
-    let incomplete = || Outcome::Incomplete {
-        reason: text(&response["incomplete_details"]["reason"]).unwrap_or("incomplete").to_owned(),
-    };
-    match (kind, response["status"].as_str()) {
-        ("response.failed", _) => failed(),
-        ("response.cancelled", _) => Outcome::Cancelled,
-        (_, Some("failed")) => failed(),
-        (_, Some("cancelled")) => Outcome::Cancelled,
-        (_, Some("incomplete")) | ("response.incomplete", _) => incomplete(),
-        (_, Some("completed")) => Outcome::Completed,
-        _ if response["error"].is_object() => failed(),
-        _ => Outcome::Completed,
-    }
-}
-
-/// Code and message of an error, flat or nested (PROV-6).
-fn error_of(frame: &Value) -> Option<(String, String)> {
-    let nested = &frame["error"];
-    let holder = if nested.is_object() { nested } else { frame };
-    let code = text(&holder["code"])
-        .map(str::to_owned)
-        .or_else(|| holder["code"].as_i64().map(|number| number.to_string()))
-        .or_else(|| text(&holder["type"]).filter(|kind| *kind != "error").map(str::to_owned));
-    let message = text(&holder["message"]).or(text(nested)).or(text(&frame["message"]));
-    (code.is_some() || message.is_some()).then(|| (code.unwrap_or_default(), message.unwrap_or(NO_MESSAGE).to_owned()))
-}
-
-fn error_or_silence(frame: &Value) -> (String, String) {
-    error_of(frame).unwrap_or_else(|| (String::new(), NO_MESSAGE.to_owned()))
-}
-
-const NO_MESSAGE: &str = "the provider gave no message";
-
-/// The finish reason in neutral words (P11).
-fn finish_reason(outcome: &Outcome, called: bool) -> String {
-    match outcome {
-        Outcome::Completed if called => "tool_calls",
-        Outcome::Completed => "stop",
-        Outcome::Incomplete { reason } if reason == "max_output_tokens" => "length",
-        Outcome::Incomplete { reason } => reason,
-        Outcome::Failed { .. } => "error",
-        Outcome::Cancelled => "cancelled",
-    }
-    .to_owned()
-}
-
-/// Puts the whole text of a part in the place of what came, and gives what is new for whoever reads along. Text that was
-/// shown cannot be taken back: where it differs, nothing new is shown and the whole counts.
-fn replace(slot: &mut Slot, part: Part, whole: &str) -> String {
-    let known = slot.parts.entry(part).or_default();
-    let new = whole.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
-    *known = whole.to_owned();
-    new
-}
-
-/// The texts within a finished message or reasoning item.
-fn parts_of(item: &Map<String, Value>) -> Vec<(Part, &str)> {
-    let list = |name: &str| item.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut parts = Vec::new();
-    for (place, part) in (0u64..).zip(list("content")) {
-        match part["type"].as_str() {
-            Some("output_text") => parts.push((Part { place, of: PartOf::Text }, text(&part["text"]))),
-            Some("refusal") => parts.push((Part { place, of: PartOf::Refusal }, text(&part["refusal"]))),
-            _ => {}
-        }
-    }
-    for (place, part) in (0u64..).zip(list("summary")) {
-        parts.push((Part { place, of: PartOf::Summary }, text(&part["text"])));
-    }
-    parts.into_iter().filter_map(|(part, said)| Some((part, said?))).collect()
-}
-
-/// The call of a slot, with the gaps filled from what was streamed (P8); of a repeat, what the repeat says. The error is
-/// the code for what is missing (L48).
-fn finished_call(slot: &Slot, kind: &Kind, again: Option<&Map<String, Value>>) -> Result<FinishedCall, &'static str> {
-    let mut slot = slot.clone();
-    if let Some(item) = again {
-        slot.absorb(item);
-    }
-    let id = slot.call_id().filter(|id| !id.trim().is_empty()).ok_or(CALL_WITHOUT_ID)?;
-    let name = slot.name.as_deref().filter(|name| !name.trim().is_empty()).ok_or(CALL_WITHOUT_NAME)?;
-    let mut call = match kind {
-        Kind::Custom => Call::custom(id, name, slot.payload.as_str()),
-        Kind::Function | Kind::Message | Kind::Reasoning | Kind::Other(_) => {
-            Call::function(id, name, slot.payload.as_str())
-        }
-    };
-    call.is_async = slot.is_async.unwrap_or(false);
-    Ok(FinishedCall::from(call))
-}
-
-const CALL_WITHOUT_ID: &str = "call_without_id";
-const CALL_WITHOUT_NAME: &str = "call_without_name";
-
-fn missing_word(code: &str) -> &'static str {
-    if code == CALL_WITHOUT_ID { "call id" } else { "name" }
-}
-
-fn kind_word(kind: &Kind) -> &str {
-    match kind {
-        Kind::Function => "function call",
-        Kind::Custom => "custom tool call",
-        Kind::Message => "message",
-        Kind::Reasoning => "reasoning item",
-        Kind::Other(other) => other,
-    }
-}
-
-/// Equal, or equal but for how the JSON of the arguments is spelt: some servers spell it anew in the terminal list.
-fn same_call(a: &FinishedCall, b: &FinishedCall) -> bool {
-    if a == b {
-        return true;
-    }
-    let spelt_anew = match (&a.call.payload, &b.call.payload) {
-        (Payload::Function { arguments: a }, Payload::Function { arguments: b }) => {
-            match (serde_json::from_str::<Value>(a), serde_json::from_str::<Value>(b)) {
-                (Ok(a), Ok(b)) => a == b,
-                _ => false,
-            }
-        }
-        _ => false,
-    };
-    spelt_anew && a.call.id == b.call.id && a.call.name == b.call.name && a.call.is_async == b.call.is_async
-}
-
-/// A call's item as it is kept: verbatim, with the members that were streamed apart put in (P8).
-fn raw_call(slot: &Slot, kind: &Kind, item: &Map<String, Value>) -> Value {
-    let mut raw = item.clone();
-    let mut fill = |name: &str, value: Option<&str>| {
-        if let Some(value) = value
-            && raw.get(name).and_then(text) != Some(value)
-        {
-            raw.insert(name.to_owned(), value.into());
-        }
-    };
-    fill("call_id", slot.call_id());
-    fill("name", slot.name.as_deref());
-    fill(if *kind == Kind::Custom { "input" } else { "arguments" }, Some(&slot.payload));
-    if slot.is_async == Some(true) {
-        raw.insert("async".to_owned(), true.into());
-    }
-    Value::Object(raw)
-}
-
-/// The item of a slot as it is kept with the response. Partial calls and partial reasoning are not; a message whose own
-/// item never came is put together from its text.
-fn kept(slot: &Slot, accepted: bool) -> Option<Value> {
-    if slot.raw.is_some() || slot.kind != Some(Kind::Message) || !accepted {
-        return slot.raw.clone();
-    }
-    let content: Vec<Value> = slot
-        .parts
-        .iter()
-        .filter_map(|(part, said)| match part.of {
-            PartOf::Text => Some(serde_json::json!({"type": "output_text", "text": said, "annotations": []})),
-            PartOf::Refusal => Some(serde_json::json!({"type": "refusal", "refusal": said})),
-            PartOf::Summary => None,
-        })
-        .collect();
-    (!content.is_empty()).then(|| serde_json::json!({"type": "message", "role": "assistant", "content": content}))
-}
-
 fn bounded(slot: &Slot) -> Result<(), DecodeError> {
     let is_call = slot.kind.as_ref().is_some_and(Kind::is_call);
     if is_call && slot.payload.len() > wharf_core::limits::CALL_PAYLOAD_BYTES_MAX {
@@ -674,3 +508,6 @@ fn without_quote(fault: &serde_json::Error) -> String {
     };
     format!("{kind} at line {}, column {}", fault.line(), fault.column())
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,8 @@
 mod body;
 mod decode;
 mod history;
+mod items;
+mod outcome;
 mod retrieve;
 mod slots;
 mod stream;
@@ -89,24 +91,25 @@ impl Inner {
         body::build(Context { provider: &self.name, profile: &profile, extra: &self.extra }, request, form)
     }
 
-    async fn post(&self, request: &Request, form: Form) -> Result<Body, RequestError> {
+    async fn post(&self, http: &Http, request: &Request, form: Form) -> Result<Body, RequestError> {
         let not_sent = |error| RequestError::new(Fate::NotSent, error);
         let body = Value::Object(self.build(request, form).map_err(not_sent)?).to_string().into_bytes();
         let headers = body::headers(request).map_err(not_sent)?;
         let patience = if request.stream { Patience::FirstByte } else { Patience::WholeAnswer };
-        self.http.post(&["responses"], body, headers, patience).await
+        http.post(&["responses"], body, headers, patience).await
     }
 
     /// Sends once; a second time only as O10 allows, and then without anything that the provider would have to know.
     async fn open(&self, request: &Request) -> Result<EventStream, RequestError> {
-        let body = match self.post(request, Form::Best).await {
+        let http = self.http.hiding(request.options.headers.values());
+        let body = match self.post(&http, request, Form::Best).await {
             Err(refusal) if lacks_output(&refusal) && body::may_replay(request) => {
                 tracing::debug!(provider = %self.name, "continuation refused, history replayed");
-                self.post(request, Form::Replay).await?
+                self.post(&http, request, Form::Replay).await?
             }
             answer => answer?,
         };
-        Ok(stream::events(self.http.clone(), body))
+        Ok(stream::events(http, body))
     }
 
     async fn ask(&self, answer: Result<Body, RequestError>) -> Result<Retrieved, RequestError> {

@@ -251,6 +251,10 @@ impl Slots {
         let position = self.search(address, kind, asking)?;
         if let Some(slot) = self.slots.get_mut(position) {
             slot.learn(address, kind);
+            if asking == Asking::Terminal {
+                // The list is in order, whatever places the frames named.
+                slot.index = address.index;
+            }
         }
         Some(position)
     }

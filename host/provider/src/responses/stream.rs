@@ -21,7 +21,7 @@ type Frames = Pin<Box<dyn Stream<Item = Result<SseEvent, SseError<RequestError>>
 /// long the server holds it (P18).
 pub(super) fn events(http: Http, body: Body) -> EventStream {
     let reading = Reading { http, decoder: Decoder::new(), ready: VecDeque::new(), source: Source::Untouched(body) };
-    Box::pin(stream::unfold(reading, |mut reading| async move { Some((reading.next().await?, reading)) }))
+    Box::pin(stream::unfold(reading, |mut reading| async move { Some((reading.next().await?, reading)) }).fuse())
 }
 
 struct Reading {
