@@ -92,10 +92,17 @@ pub fn settle_flight(turn: &Turn, rules: UncertaintyRules, fate: FlightFate, why
     let orphans = if turn.flight.is_some() { turn.scope_calls() } else { Vec::new() };
     let started_never: Vec<CallId> = orphans
         .iter()
-        .filter(|id| turn.checkpoint.call(id).is_some_and(|p| p.attempts > 0 && p.replay == ReplayClass::Never))
+        .filter(|id| turn.attempts(id) > 0)
+        .filter(|id| turn.checkpoint.call(id).is_some_and(|p| p.replay == ReplayClass::Never))
         .cloned()
         .collect();
     let mut records = vec![Record::FlightSettled { fate, why: why.to_owned(), orphans }];
+    // The message that the answer would have been is dropped; one that stands from an earlier answer has its summary and is
+    // kept (G18).
+    let message = turn.flight.as_ref().and_then(|flight| flight.begun.message_id.as_deref());
+    if message.is_some() && message == turn.checkpoint.transcript_message_id() {
+        records.push(Record::TranscriptDropped);
+    }
     let pauses = match fate {
         FlightFate::Lost | FlightFate::NotAccepted => !rules.continue_after_lost && !started_never.is_empty(),
         FlightFate::NotSent | FlightFate::Refused | FlightFate::Resend | FlightFate::Abandoned => false,
@@ -169,6 +176,9 @@ fn abandon(turn: &Turn) -> Vec<Record> {
         why: "an operator abandoned the turn".to_owned(),
         orphans: undelivered,
     });
+    if checkpoint.transcript_message_id().is_some() {
+        records.push(Record::TranscriptDropped);
+    }
     records.push(Record::OutcomeStored { outcome: serde_json::json!({ "status": "abandoned" }) });
     records.push(Record::TurnEnded { turn: turn.id.clone(), status: "abandoned".to_owned() });
     records

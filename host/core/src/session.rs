@@ -1,13 +1,13 @@
 //! The fold of a whole journal: which turn is open, what its calls are, and what a later turn has to know of earlier ones
 //! (N1). Knows no store; [`Session::apply`] is the only way in which it changes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::call::Call;
 use crate::checkpoint::{CallState, Checkpoint};
 use crate::error::Error;
 use crate::ids::{CallId, ResponseId, TurnId};
-use crate::model::Item;
+use crate::model::{Item, Outcome};
 use crate::policy::RefusalReason;
 use crate::record::{Begun, FlightFate, HarnessFacts, PauseReason, Record, ResponseFacts};
 
@@ -49,6 +49,8 @@ pub struct Turn {
     pub last_response: Option<ResponseFacts>,
     /// Approvals that were given and are not used up yet.
     pub approvals: Vec<(CallId, String)>,
+    /// How often each call was started; absent means never.
+    pub attempts: HashMap<CallId, u32>,
     /// How it ended, once it did.
     pub ended: Option<String>,
 }
@@ -71,7 +73,12 @@ impl Session {
         let mut session = Self::default();
         for (at, record) in records.into_iter().enumerate() {
             session.apply(record).map_err(|e| {
-                Error::corruption(format!("record {} ({}) contradicts the journal: {}", at + 1, record.kind(), e.message))
+                Error::corruption(format!(
+                    "record {} ({}) contradicts the journal: {}",
+                    at + 1,
+                    record.kind(),
+                    e.message
+                ))
             })?;
         }
         Ok(session)
@@ -100,6 +107,11 @@ impl Session {
     /// How many requests were begun.
     pub fn requests(&self) -> u64 {
         self.requests
+    }
+
+    /// True if a call of this id was ever registered in the session.
+    pub(crate) fn knows(&self, id: &CallId) -> bool {
+        self.used_ids.contains(id)
     }
 
     /// How many turns ended.
@@ -152,6 +164,7 @@ impl Session {
                     withheld: false,
                     last_response: None,
                     approvals: Vec::new(),
+                    attempts: HashMap::new(),
                     ended: None,
                 });
                 return Ok(());
@@ -185,6 +198,7 @@ impl Session {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.ended.is_none()) else {
             return Err(Error::corruption("it is about a turn, and none is open"));
         };
+        turn.check(record, self.requests)?;
         turn.checkpoint.apply(record)?;
         match record {
             Record::CallAccepted { call, wire_call_id, .. } => {
@@ -208,13 +222,20 @@ impl Session {
             Record::ResponseCompleted { id } | Record::DeliveryAcknowledged { receipt: id } => {
                 self.latest_response_id = Some(id.clone());
                 turn.lost_in_a_row = 0;
+                // What it held comes with its own record; where it never came, a receipt that an operator gave say, nothing
+                // withholds anything.
+                turn.withheld = false;
+                turn.last_response = None;
             }
             Record::ResponseRecorded(facts) => {
-                turn.withheld = !releases_sync_calls(facts.finish_reason.as_deref());
+                turn.withheld = facts.ending() != Ending::Whole;
                 turn.last_response = Some(facts.clone());
             }
             Record::HoldReleased { id, approval } => turn.approvals.push((id.clone(), approval.clone())),
-            Record::CallStarted { id, .. } => turn.approvals.retain(|(call, _)| call != id),
+            Record::CallStarted { id, attempt, .. } => {
+                turn.approvals.retain(|(call, _)| call != id);
+                turn.attempts.insert(id.clone(), *attempt);
+            }
             Record::FlightCleared => turn.flight = None,
             Record::FlightSettled { fate, orphans, .. } => {
                 turn.lost_in_a_row += u32::from(*fate == FlightFate::Lost);
@@ -222,8 +243,7 @@ impl Session {
                 let told = turn.flight.take().map(|flight| flight.begun.told).unwrap_or_default();
                 turn.untold.splice(0..0, told);
                 for id in orphans {
-                    let started = turn.checkpoint.call(id).is_some_and(|p| p.attempts > 0);
-                    if started && !turn.untold.contains(id) {
+                    if turn.attempts(id) > 0 && !turn.untold.contains(id) {
                         turn.untold.push(id.clone());
                     }
                 }
@@ -233,7 +253,8 @@ impl Session {
                 if matches!(turn.paused.take(), Some(PauseReason::UnknownTools { .. })) {
                     turn.unknown_tools = 0;
                 }
-                turn.withheld = false;
+                // A superseded response's sync calls wait for its successor, whoever resumes the turn (L18).
+                turn.withheld &= turn.ending() == Ending::Superseded;
             }
             Record::TurnEnded { status, .. } => {
                 turn.ended = Some(status.clone());
@@ -259,6 +280,96 @@ impl Session {
 }
 
 impl Turn {
+    /// How often a call was started.
+    pub fn attempts(&self, id: &CallId) -> u32 {
+        self.attempts.get(id).copied().unwrap_or(0)
+    }
+
+    /// The approval that a call was given and has not used up.
+    pub fn approval_of(&self, id: &CallId) -> Option<&str> {
+        self.approvals.iter().find(|(call, _)| call == id).map(|(_, approval)| approval.as_str())
+    }
+
+    /// How the last accepted response ended.
+    pub fn ending(&self) -> Ending {
+        self.last_response.as_ref().map_or(Ending::Whole, ResponseFacts::ending)
+    }
+
+    /// What the checkpoint alone cannot see: whether a record fits the request in flight, the approvals and the turn (B11).
+    fn check(&self, record: &Record, requests: u64) -> Result<(), Error> {
+        let contradiction = |what: String| Err(Error::corruption(what));
+        match record {
+            Record::ResponseBegun(begun) => {
+                let next = requests.saturating_add(1);
+                if begun.ordinal != next {
+                    return contradiction(format!("request {next} was begun as number {}", begun.ordinal));
+                }
+            }
+            Record::ResponseStarted { id } => match &self.flight {
+                None => return contradiction(format!("response {:?} started, and none was begun", id.as_str())),
+                Some(Flight { id: Some(known), .. }) => {
+                    return contradiction(format!("response {:?} started as {:?} before", id.as_str(), known.as_str()));
+                }
+                Some(Flight { id: None, .. }) => {}
+            },
+            Record::ResponseRecorded(facts) => {
+                if self.flight.is_none() {
+                    return contradiction(format!(
+                        "response {:?} was recorded, and none was in flight",
+                        facts.id.as_str()
+                    ));
+                }
+            }
+            Record::CallStarted { id, attempt, approval, idempotency_key: _ } => {
+                let before = self.attempts(id);
+                if *attempt != before.saturating_add(1) {
+                    return contradiction(format!("start {attempt} of call {:?} follows {before} starts", id.as_str()));
+                }
+                let has =
+                    |approval: &String| self.approvals.iter().any(|(call, given)| call == id && given == approval);
+                if approval.as_ref().is_some_and(|approval| !has(approval)) {
+                    return contradiction(format!("call {:?} used an approval that it does not have", id.as_str()));
+                }
+            }
+            Record::TurnEnded { turn, .. } => {
+                if *turn != self.id {
+                    return contradiction(format!(
+                        "turn {:?} ended while {:?} was open",
+                        turn.as_str(),
+                        self.id.as_str()
+                    ));
+                }
+                if !self.checkpoint.may_complete() {
+                    return contradiction("the turn ended while calls, deliveries or responses were open".to_owned());
+                }
+            }
+            Record::HarnessBound(_)
+            | Record::TurnStarted { .. }
+            | Record::CallAccepted { .. }
+            | Record::CallRejected { .. }
+            | Record::CallSettled { .. }
+            | Record::CallRequeued { .. }
+            | Record::ReplayNarrowed { .. }
+            | Record::HoldReleased { .. }
+            | Record::CallsOrphaned { .. }
+            | Record::ResponseCompleted { .. }
+            | Record::DeliveryPrepared { .. }
+            | Record::DeliveryAcknowledged { .. }
+            | Record::FlightCleared
+            | Record::FlightSettled { .. }
+            | Record::SummaryStaged { .. }
+            | Record::TranscriptCommitted { .. }
+            | Record::TranscriptDropped
+            | Record::OutcomeStored { .. }
+            | Record::Paused { .. }
+            | Record::Resumed { .. }
+            | Record::Reconciled { .. }
+            | Record::InboxConsumed { .. }
+            | Record::Parked { .. } => {}
+        }
+        Ok(())
+    }
+
     /// Calls of the response in flight, by the host's keys.
     pub fn scope_calls(&self) -> Vec<CallId> {
         self.scope.iter().map(|(_, key)| key.clone()).collect()
@@ -278,11 +389,17 @@ impl Turn {
         for id in &self.untold {
             let Some(pending) = self.checkpoint.call(id) else { continue };
             let outcome = match &pending.state {
-                CallState::Ready { output } => output.clone(),
-                CallState::Running => "still running".to_owned(),
+                // Quoted: an output is a stranger's text and must not look like lines of the host.
+                CallState::Ready { output } => serde_json::Value::from(output.as_str()).to_string(),
+                CallState::Running => "it still runs".to_owned(),
                 CallState::Queued | CallState::Delivered => "not known".to_owned(),
             };
-            lines.push(format!("- {} {}: {}", pending.call.name, serde_json::Value::from(pending.call.text()), outcome));
+            lines.push(format!(
+                "- {} {}: {}",
+                pending.call.name,
+                serde_json::Value::from(pending.call.text()),
+                outcome
+            ));
         }
         Some(lines.join("\n"))
     }
@@ -297,9 +414,39 @@ pub struct Key {
     pub wire: Option<CallId>,
 }
 
-/// Only these finish reasons release the sync calls of a response (L18).
-pub fn releases_sync_calls(finish_reason: Option<&str>) -> bool {
-    matches!(finish_reason, None | Some("stop" | "tool_calls" | "end_turn"))
+/// What an accepted response's end means for its sync calls and for the turn (L18, L66).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It is whole: its sync calls are released.
+    Whole,
+    /// A successor follows (`steered`): its sync calls wait for that one, and the turn goes on.
+    Superseded,
+    /// It is incomplete: its sync calls wait for a resume, and the turn stops.
+    Cut {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Ending {
+    /// Reads it from outcome and finish reason. Only no finish reason, `stop`, `tool_calls` and `end_turn` are those of a
+    /// whole response.
+    pub fn of(outcome: &Outcome, finish_reason: Option<&str>) -> Self {
+        match (outcome, finish_reason) {
+            (_, Some("steered")) => Self::Superseded,
+            (Outcome::Incomplete { reason }, _) if reason == "steered" => Self::Superseded,
+            (Outcome::Incomplete { reason }, _) => Self::Cut { reason: reason.clone() },
+            (_, None | Some("stop" | "tool_calls" | "end_turn")) => Self::Whole,
+            (_, Some(other)) => Self::Cut { reason: other.to_owned() },
+        }
+    }
+}
+
+impl ResponseFacts {
+    /// How it ended.
+    pub fn ending(&self) -> Ending {
+        Ending::of(&self.outcome, self.finish_reason.as_deref())
+    }
 }
 
 fn note_id(used: &mut HashSet<CallId>, scope: &mut Vec<(CallId, CallId)>, call: &Call, wire: Option<&CallId>) {

@@ -45,7 +45,7 @@ impl Checkpoint {
     /// payload, variant, async flag or replay class (C4 to C8).
     pub fn register(&self, new: &Registration) -> Result<Option<Record>, Error> {
         new.call.validate()?;
-        if self.known(&new.call, new.replay)? {
+        if self.known(&new.call, Some(new.replay))? {
             return Ok(None);
         }
         Ok(Some(Record::CallAccepted {
@@ -63,18 +63,23 @@ impl Checkpoint {
     /// # Errors
     /// A provider error for a call without id or name (L48); a config error as for [`Checkpoint::register`].
     pub fn reject(
-        &self, call: &Call, wire_call_id: Option<CallId>, reason: RefusalReason, message: &str,
+        &self,
+        call: &Call,
+        wire_call_id: Option<CallId>,
+        reason: RefusalReason,
+        message: &str,
     ) -> Result<Option<Record>, Error> {
         if call.id.is_blank() || call.name.is_blank() {
             call.validate()?;
         }
-        if self.known(call, ReplayClass::Never)? {
+        // A refusal has no replay class: an equal call that was accepted before stays what it is (L49).
+        if self.known(call, None)? {
             return Ok(None);
         }
         Ok(Some(Record::CallRejected { call: call.clone(), wire_call_id, reason, output: error_output(message) }))
     }
 
-    fn known(&self, call: &Call, replay: ReplayClass) -> Result<bool, Error> {
+    fn known(&self, call: &Call, replay: Option<ReplayClass>) -> Result<bool, Error> {
         let Some(there) = self.calls.get(&call.id) else { return Ok(false) };
         let id = call.id.as_str();
         let differs = |what: &str| {
@@ -90,30 +95,40 @@ impl Checkpoint {
         if there.call.is_async != call.is_async {
             return differs("async flags");
         }
-        if there.replay != replay && !there.rejected {
+        if replay.is_some_and(|replay| there.replay != replay) && !there.rejected {
             return differs("replay classes");
         }
         Ok(true)
     }
 
-    /// Starts a queued call (D2).
+    /// Starts a queued call (D2). `attempt` is 1 for its first run.
     ///
     /// # Errors
-    /// A config error for an unknown id (D1), and for a call that is not queued (D3).
-    pub fn start(&self, id: &CallId, approval: Option<String>) -> Result<Record, Error> {
+    /// A config error for an unknown id (D1), for a call that is not queued (D3), and for one that is held (L61) or
+    /// withdrawn (B14).
+    pub fn start(&self, id: &CallId, attempt: u32, approval: Option<String>) -> Result<Record, Error> {
         let pending = self.known_call(id)?;
         match pending.state {
-            CallState::Queued => Ok(Record::CallStarted {
+            CallState::Queued if pending.hold.is_none() && !self.is_orphan(id) => Ok(Record::CallStarted {
                 id: id.clone(),
-                attempt: pending.attempts.saturating_add(1),
+                attempt,
                 idempotency_key: pending.idempotency_key.clone(),
                 approval,
             }),
-            CallState::Running | CallState::Ready { .. } | CallState::Delivered => Err(Error::config(format!(
-                "call {:?} cannot be started: it is {}",
-                id.as_str(),
+            CallState::Queued | CallState::Running | CallState::Ready { .. } | CallState::Delivered => Err(
+                Error::config(format!("call {:?} cannot be started: it is {}", id.as_str(), self.situation(pending))),
+            ),
+        }
+    }
+
+    /// Where a call is, in more words than its state has.
+    pub(super) fn situation(&self, pending: &PendingCall) -> &'static str {
+        match pending.state {
+            CallState::Queued if self.is_orphan(&pending.call.id) => "withdrawn",
+            CallState::Queued if pending.hold.is_some() => "held",
+            CallState::Queued | CallState::Running | CallState::Ready { .. } | CallState::Delivered => {
                 pending.state.as_str()
-            ))),
+            }
         }
     }
 
@@ -140,7 +155,9 @@ impl Checkpoint {
             return Err(Error::config("a completed response has no id"));
         }
         if self.delivery.is_some() {
-            return Err(Error::config("a response cannot be counted while a delivery is open: it has to be acknowledged"));
+            return Err(Error::config(
+                "a response cannot be counted while a delivery is open: it has to be acknowledged",
+            ));
         }
         if self.latest_response_id.as_ref() == Some(id) {
             return Ok(None);
@@ -152,8 +169,7 @@ impl Checkpoint {
     pub fn cancel(&self) -> Vec<Record> {
         self.live_calls()
             .filter(|p| match p.state {
-                CallState::Queued => !self.is_orphan(&p.call.id),
-                CallState::Running => true,
+                CallState::Queued | CallState::Running => true,
                 CallState::Ready { .. } | CallState::Delivered => false,
             })
             .map(|p| Record::CallSettled {
@@ -201,7 +217,10 @@ impl Checkpoint {
             if self.latest_response_id.as_ref() == Some(receipt) {
                 return Ok(None);
             }
-            return Err(Error::store(format!("response {:?} acknowledges a delivery, and none is open", receipt.as_str())));
+            return Err(Error::store(format!(
+                "response {:?} acknowledges a delivery, and none is open",
+                receipt.as_str()
+            )));
         };
         if *receipt == delivery.previous_response_id {
             return Err(Error::store(format!(
@@ -210,7 +229,10 @@ impl Checkpoint {
             )));
         }
         if let Some(unknown) = delivery.call_ids.iter().find(|id| !self.calls.contains_key(id)) {
-            return Err(Error::corruption(format!("the open delivery names call {:?}, which is unknown", unknown.as_str())));
+            return Err(Error::corruption(format!(
+                "the open delivery names call {:?}, which is unknown",
+                unknown.as_str()
+            )));
         }
         Ok(Some(Record::DeliveryAcknowledged { receipt: receipt.clone() }))
     }

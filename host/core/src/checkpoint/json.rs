@@ -15,9 +15,14 @@ impl Checkpoint {
     /// The document. `background_response` and `orphans` are left out when there are none; other empty members are written
     /// (B5, B14).
     pub fn to_json(&self) -> Value {
+        // Keys as they are stored and calls that the order lacks are written too: damage stays visible (G2, G9).
         let mut calls = Map::new();
-        for pending in self.calls() {
-            calls.insert(pending.call.id.as_str().to_owned(), pending_to_json(pending));
+        let mut unordered: Vec<&CallId> = self.calls.keys().filter(|id| !self.positions.contains_key(*id)).collect();
+        unordered.sort();
+        for id in self.order.iter().chain(unordered) {
+            if let Some(pending) = self.calls.get(id) {
+                calls.insert(id.as_str().to_owned(), pending_to_json(pending));
+            }
         }
         let mut document = json!({
             "latest_response_id": self.latest_response_id.as_ref().map(ResponseId::as_str),
@@ -54,9 +59,7 @@ impl Checkpoint {
             calls.insert(CallId::new(key), pending_from_json(key, value)?);
         }
         let ids = |name: &str, list: &Vec<Value>| -> Result<Vec<CallId>, Error> {
-            list.iter()
-                .map(|id| id.as_str().map(CallId::new).ok_or_else(|| bad(name, id, "a string")))
-                .collect()
+            list.iter().map(|id| id.as_str().map(CallId::new).ok_or_else(|| bad(name, id, "a string"))).collect()
         };
         let mut checkpoint = Self {
             latest_response_id: read.optional_text("latest_response_id")?.map(ResponseId::from),
@@ -113,9 +116,6 @@ fn pending_to_json(pending: &PendingCall) -> Value {
     if let Some(id) = &pending.wire_call_id {
         value["wire_call_id"] = id.as_str().into();
     }
-    if pending.attempts > 0 {
-        value["attempts"] = pending.attempts.into();
-    }
     value
 }
 
@@ -125,8 +125,9 @@ fn pending_from_json(key: &str, value: &Value) -> Result<PendingCall, Error> {
     let call = Call::from_json(members.get("call").unwrap_or(&Value::Null))
         .map_err(|fault| Error::corruption(format!("calls.{key}.call: {}", fault.message)))?;
     let replay = match read.optional_text("replay_class")? {
-        Some(word) => ReplayClass::parse(&word)
-            .ok_or_else(|| Error::corruption(format!("calls.{key}.replay_class is {word:?}, which is no replay class")))?,
+        Some(word) => ReplayClass::parse(&word).ok_or_else(|| {
+            Error::corruption(format!("calls.{key}.replay_class is {word:?}, which is no replay class"))
+        })?,
         None if read.flag("replay_safe")? => ReplayClass::Safe,
         None => ReplayClass::Never,
     };
@@ -159,7 +160,6 @@ fn pending_from_json(key: &str, value: &Value) -> Result<PendingCall, Error> {
         },
         idempotency_key: read.optional_text("idempotency_key")?,
         wire_call_id: read.optional_text("wire_call_id")?.map(CallId::from),
-        attempts: members.get("attempts").and_then(Value::as_u64).map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)),
     })
 }
 

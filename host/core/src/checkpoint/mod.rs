@@ -10,9 +10,10 @@ mod decide;
 mod json;
 mod recover;
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -38,8 +39,10 @@ pub struct Checkpoint {
     pub(crate) delivery: Option<Delivery>,
     pub(crate) background_response: Option<Value>,
     pub(crate) orphans: Vec<CallId>,
-    /// Positions in `order` of calls that are not Delivered. Derived; kept so that a step's cost does not grow with the
-    /// number of tombstones.
+    /// The same as a set. Derived.
+    pub(crate) orphan_set: HashSet<CallId>,
+    /// Positions in `order` of calls that are not finished: neither Delivered nor an orphan that does not run. Derived; kept
+    /// so that a step's cost does not grow with the number of tombstones.
     pub(crate) live: BTreeSet<usize>,
     /// Position of each call in `order`. Derived.
     pub(crate) positions: HashMap<CallId, usize>,
@@ -62,8 +65,6 @@ pub struct PendingCall {
     pub idempotency_key: Option<String>,
     /// The provider's id, where it differs from the host's key (B13).
     pub wire_call_id: Option<CallId>,
-    /// How often it was started.
-    pub attempts: u32,
 }
 
 impl PendingCall {
@@ -155,14 +156,15 @@ impl Checkpoint {
         self.order.iter().filter_map(|id| self.calls.get(id))
     }
 
-    /// The calls that are not Delivered, in the order of their arrival.
+    /// The calls that are not finished, in the order of their arrival: Delivered ones are left out, and orphans that do not
+    /// run.
     pub fn live_calls(&self) -> impl Iterator<Item = &PendingCall> {
         self.live.iter().filter_map(|at| self.calls.get(self.order.get(*at)?))
     }
 
     /// True if the call's response was never accepted.
     pub fn is_orphan(&self, id: &CallId) -> bool {
-        self.orphans.contains(id)
+        self.orphan_set.contains(id)
     }
 
     /// The orphans, in the order in which they became that.
@@ -177,7 +179,7 @@ impl Checkpoint {
         self.transcript_message_id.is_none()
             && !self.response_in_flight
             && self.delivery.is_none()
-            && self.live_calls().all(|p| self.is_orphan(&p.call.id) && p.state != CallState::Running)
+            && self.live.is_empty()
     }
 
     /// Calls whose outputs wait to be delivered, in order (I5, I6).
@@ -185,15 +187,28 @@ impl Checkpoint {
         self.live_calls().filter(|p| matches!(p.state, CallState::Ready { .. }) && !self.is_orphan(&p.call.id))
     }
 
-    /// Derives `live` and `positions` from calls and order; used after a document was read.
+    /// Derives what is derived; used after a document was read.
     pub(crate) fn derive(&mut self) {
         self.positions = self.order.iter().cloned().enumerate().map(|(at, id)| (id, at)).collect();
-        self.live = self
-            .order
-            .iter()
-            .enumerate()
-            .filter(|(_, id)| self.calls.get(id).is_some_and(|p| p.state != CallState::Delivered))
-            .map(|(at, _)| at)
-            .collect();
+        self.orphan_set = self.orphans.iter().cloned().collect();
+        self.live.clear();
+        for id in self.order.clone() {
+            self.derive_live(&id);
+        }
+    }
+
+    /// Keeps `live` up to date after one call changed.
+    pub(crate) fn derive_live(&mut self, id: &CallId) {
+        let (Some(pending), Some(at)) = (self.calls.get(id), self.positions.get(id)) else { return };
+        let live = match pending.state {
+            CallState::Running => true,
+            CallState::Queued | CallState::Ready { .. } => !self.is_orphan(id),
+            CallState::Delivered => false,
+        };
+        if live {
+            self.live.insert(*at);
+        } else {
+            self.live.remove(at);
+        }
     }
 }

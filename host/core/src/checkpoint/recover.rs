@@ -69,8 +69,10 @@ impl Checkpoint {
                 .hint("wharf session reconcile SESSION --receipt ID | --resend | --abandon"));
         }
         if self.response_in_flight {
-            return Err(Error::store("a response is in flight and it is not known whether the provider accepted the request")
-                .hint("wharf session reconcile SESSION --receipt ID | --resend | --abandon"));
+            return Err(Error::store(
+                "a response is in flight and it is not known whether the provider accepted the request",
+            )
+            .hint("wharf session reconcile SESSION --receipt ID | --resend | --abandon"));
         }
         Ok(self
             .live_calls()

@@ -152,16 +152,24 @@ impl Record {
     /// # Errors
     /// A corruption error that names the kind and the member; a store error for a version that is newer than this code.
     pub fn decode(
-        kind: &str, version: u16, body: &str, blob: impl FnOnce(&BlobDigest) -> Option<Vec<u8>>,
+        kind: &str,
+        version: u16,
+        body: &str,
+        blob: impl FnOnce(&BlobDigest) -> Option<Vec<u8>>,
     ) -> Result<Self, Error> {
         if version != 1 {
-            return Err(Error::store(format!("record {kind:?} has version {version}; this version of wharf reads version 1"))
-                .hint("use the newer wharf that wrote it"));
+            return Err(Error::store(format!(
+                "record {kind:?} has version {version}; this version of wharf reads version 1"
+            ))
+            .hint("use the newer wharf that wrote it"));
         }
-        let value: Value =
-            serde_json::from_str(body).map_err(|e| Error::corruption(format!("the body of a {kind:?} record is not JSON: {e}")))?;
+        let value: Value = serde_json::from_str(body)
+            .map_err(|e| Error::corruption(format!("the body of a {kind:?} record is not JSON: {e}")))?;
         let Value::Object(members) = &value else {
-            return Err(Error::corruption(format!("the body of a {kind:?} record is {}, not an object", kind_of(&value))));
+            return Err(Error::corruption(format!(
+                "the body of a {kind:?} record is {}, not an object",
+                kind_of(&value)
+            )));
         };
         let read = Body { kind, members };
         Ok(match kind {
@@ -442,8 +450,9 @@ impl<'a> Body<'a> {
     }
 
     fn call(&self) -> Result<Call, Error> {
-        Call::from_json(self.members.get("call").unwrap_or(&Value::Null))
-            .map_err(|fault| Error::corruption(format!("the call of a {:?} record is damaged: {}", self.kind, fault.message)))
+        Call::from_json(self.members.get("call").unwrap_or(&Value::Null)).map_err(|fault| {
+            Error::corruption(format!("the call of a {:?} record is damaged: {}", self.kind, fault.message))
+        })
     }
 
     fn items(&self, name: &str) -> Result<Vec<Item>, Error> {

@@ -3,6 +3,7 @@
 
 mod json;
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
 
 use serde_json::Value;

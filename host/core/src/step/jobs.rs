@@ -43,10 +43,6 @@ impl Jobs {
         self.running.len()
     }
 
-    pub(super) fn any(&self) -> bool {
-        !self.running.is_empty() || !self.waiting.is_empty()
-    }
-
     pub(super) fn has(&self, id: &CallId) -> bool {
         self.running.contains_key(id) || self.waiting.contains(id)
     }
@@ -112,21 +108,22 @@ impl Jobs {
 impl Machine {
     /// Starts what may start: folds and adds the start records, and gives the launches.
     pub(super) fn schedule(&mut self, records: &mut Vec<Record>) -> Result<Vec<Launch>, Error> {
-        if self.broken || self.stopping || self.session.open_turn().is_none() {
+        if self.broken || self.stopping || self.opening || self.session.open_turn().is_none() {
             return Ok(Vec::new());
         }
         let mut launches = Vec::new();
         for id in self.jobs.take_startable() {
-            let checkpoint = &self.turn()?.checkpoint;
-            let start = checkpoint.start(&id, self.approvals_of(&id))?;
-            let Some(pending) = checkpoint.call(&id) else { continue };
+            let turn = self.turn()?;
+            let attempt = turn.attempts(&id).saturating_add(1);
+            let start = turn.checkpoint.start(&id, attempt, turn.approval_of(&id).map(str::to_owned))?;
+            let Some(pending) = turn.checkpoint.call(&id) else { continue };
             launches.push(Launch {
                 call: pending.call.clone(),
-                attempt: pending.attempts.saturating_add(1),
+                attempt,
                 idempotency_key: pending.idempotency_key.clone(),
                 replay: pending.replay,
             });
-            self.session.apply(&start)?;
+            self.fold(std::slice::from_ref(&start))?;
             records.push(start);
         }
         Ok(launches)
@@ -135,7 +132,10 @@ impl Machine {
     /// A complete call item. Refused ones are settled at once; async ones start at once; sync ones start at once outside of
     /// a response and wait for its acceptance within one (L8, L12 to L14, L46, L47, L50).
     pub(super) fn called(
-        &mut self, finished: FinishedCall, policy: &CallPolicy, fresh: String,
+        &mut self,
+        finished: FinishedCall,
+        policy: &CallPolicy,
+        fresh: String,
     ) -> Result<Vec<Effect>, Error> {
         let turn = self.turn()?;
         if finished.call.id.is_blank() || finished.call.name.is_blank() {
@@ -147,9 +147,10 @@ impl Machine {
         let malformed = if finished.malformed { call.check_arguments().err() } else { None };
         let refusal = match (&policy.admission, malformed) {
             (Admission::Refuse(refusal), _) => Some((refusal.reason, refusal.message.clone())),
-            (Admission::Start | Admission::Hold(_), Some(fault)) => {
-                Some((RefusalReason::MalformedArguments, format!("{}; send the call again with valid JSON", fault.message)))
-            }
+            (Admission::Start | Admission::Hold(_), Some(fault)) => Some((
+                RefusalReason::MalformedArguments,
+                format!("{}; send the call again with valid JSON", fault.message),
+            )),
             (Admission::Start | Admission::Hold(_), None) if call.is_async && !policy.async_allowed => Some((
                 RefusalReason::NotAsync,
                 format!("tool {:?} may not run async here; call it again without async", call.name.as_str()),
@@ -192,6 +193,9 @@ impl Machine {
         };
         self.jobs.end(id);
         let Ok(turn) = self.turn() else { return Ok(Vec::new()) };
+        if turn.checkpoint.call(id).is_none() && self.session.knows(id) {
+            return Ok(Vec::new()); // of an earlier turn, which was abandoned
+        }
         let record = turn.checkpoint.settle(id, &output, how)?;
         self.commit(record.into_iter().collect())
     }
@@ -199,18 +203,22 @@ impl Machine {
     /// A decision about a held call (L61). An output never stands in for an approval (X7).
     pub(super) fn decided(&mut self, id: &CallId, decision: Decision) -> Result<Vec<Effect>, Error> {
         let turn = self.turn()?;
-        let in_response = turn.flight.is_some();
-        let pending = turn
-            .checkpoint
-            .call(id)
-            .ok_or_else(|| Error::config(format!("call {:?} is unknown", id.as_str())))?;
+        let released = turn.flight.is_none() && !turn.withheld;
+        let pending =
+            turn.checkpoint.call(id).ok_or_else(|| Error::config(format!("call {:?} is unknown", id.as_str())))?;
         let Some(hold) = pending.hold.clone() else {
             return Err(Error::config(format!("call {:?} is not held", id.as_str())));
         };
+        if turn.checkpoint.is_orphan(id) {
+            return Err(Error::config(format!(
+                "call {:?} was withdrawn: its response was never accepted",
+                id.as_str()
+            )));
+        }
         let is_async = pending.call.is_async;
         let record = match (decision, hold) {
             (Decision::Approve { approval }, Hold::Approval) => {
-                if is_async || !in_response {
+                if is_async || released {
                     self.jobs.enqueue(id.clone());
                 }
                 Record::HoldReleased { id: id.clone(), approval }
@@ -246,16 +254,17 @@ impl Machine {
         Ok(effects)
     }
 
-    /// Sync calls that waited for the acceptance of their response (L20) or for a resume (L66).
-    pub(super) fn enqueue_waiting_sync_calls(&mut self) -> Result<(), Error> {
+    /// Calls that wait for nobody any more: sync ones whose response was accepted (L20) or whose turn was resumed (L66), and
+    /// what an opened journal left queued (L1).
+    pub(super) fn enqueue_waiting(&mut self) -> Result<(), Error> {
         let turn = self.turn()?;
-        if turn.withheld || turn.flight.is_some() {
+        if turn.flight.is_some() {
             return Ok(());
         }
-        let checkpoint = &turn.checkpoint;
-        let waiting: Vec<CallId> = checkpoint
+        let waiting: Vec<CallId> = turn
+            .checkpoint
             .live_calls()
-            .filter(|p| p.state == CallState::Queued && p.hold.is_none() && !checkpoint.is_orphan(&p.call.id))
+            .filter(|p| p.state == CallState::Queued && p.hold.is_none() && (p.call.is_async || !turn.withheld))
             .map(|p| p.call.id.clone())
             .collect();
         for id in waiting {
@@ -279,12 +288,8 @@ impl Machine {
         }
     }
 
-    /// Classes and leave of calls that an opened journal brought along.
-    pub(super) fn adopt(&mut self, id: &CallId, policy: &CallPolicy) {
+    /// The class of a call that an opened journal brought along.
+    pub(super) fn classify(&mut self, id: &CallId, policy: &CallPolicy) {
         self.jobs.classify(id, policy.class.clone());
-    }
-
-    fn approvals_of(&self, id: &CallId) -> Option<String> {
-        self.session.open_turn()?.approvals.iter().find(|(call, _)| call == id).map(|(_, approval)| approval.clone())
     }
 }

@@ -10,6 +10,7 @@ mod next;
 mod open;
 mod response;
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use serde_json::Value;
 
 use crate::call::Call;
 use crate::checkpoint::Checkpoint;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ids::{CallId, ResponseId, TurnId};
 use crate::model::{Completion, FinishedCall, Item, RequestError};
 use crate::policy::{CallPolicy, ReplayClass};
@@ -217,6 +218,8 @@ pub struct Machine {
     broken: bool,
     /// Nothing starts any more (L62).
     stopping: bool,
+    /// A turn came with the journal and its calls are not mended yet: nothing starts before that (G1, L1).
+    opening: bool,
     poisoned: Option<Error>,
 }
 
@@ -224,7 +227,8 @@ impl Machine {
     /// A machine over what a journal folded into.
     pub fn new(session: Session, settings: Settings) -> Self {
         let cap = if settings.parallel { settings.calls_at_once.max(1) } else { 1 };
-        Self { session, settings, jobs: Jobs::new(cap), broken: false, stopping: false, poisoned: None }
+        let opening = session.open_turn().is_some();
+        Self { session, settings, jobs: Jobs::new(cap), broken: false, stopping: false, opening, poisoned: None }
     }
 
     /// The fold of the journal.
@@ -242,9 +246,10 @@ impl Machine {
         self.jobs.running()
     }
 
-    /// True while a call runs or waits for its class or for a permit.
+    /// True while a job's end can be waited for (L27). Calls that wait for their class or for a permit wait for one that
+    /// runs; where nothing starts any more (L62) they wait for nobody.
     pub fn has_jobs(&self) -> bool {
-        self.jobs.any()
+        self.jobs.running() > 0
     }
 
     /// True if nothing but reading the checkpoint works any more (L11).
@@ -256,9 +261,12 @@ impl Machine {
         self.session.open_turn().ok_or_else(|| Error::config("no turn is open"))
     }
 
-    /// Folds what was decided. A contradiction here is our own mistake, and is reported like damage.
+    /// Folds what was decided. A contradiction here is our own mistake; it is reported like damage, and since part of it may
+    /// be folded, nothing is done with this state any more.
     fn fold(&mut self, records: &[Record]) -> Result<(), Error> {
-        records.iter().try_for_each(|record| self.session.apply(record))
+        records.iter().try_for_each(|record| self.session.apply(record)).inspect_err(|error| {
+            self.poisoned = Some(Error::store(error.message.clone()));
+        })
     }
 
     /// Folds records, starts whatever may start then, and gives one append with the starts in it (L10).
@@ -292,6 +300,7 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
             }
             machine.jobs.clear();
             machine.broken = false;
+            machine.opening = false;
             machine.commit(vec![Record::TurnStarted { turn, input }])
         }
         Event::Resolve(evidence) => machine.resolve(evidence),
@@ -316,16 +325,20 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
             Ok(Vec::new())
         }
         Event::Resume { why } => {
-            machine.turn()?;
-            let records = vec![Record::Resumed { why }];
+            if let Some(PauseReason::LostResponse { .. }) = machine.turn()?.paused {
+                return Err(Error::store("the turn waits for an operator's answer: a call that must not run twice was started in a lost response")
+                    .hint("wharf session reconcile SESSION --resend | --abandon"));
+            }
+            let mut records = vec![Record::Resumed { why }];
             machine.fold(&records)?;
-            machine.enqueue_waiting_sync_calls()?;
-            let mut records = records;
+            machine.enqueue_waiting()?;
             let launches = machine.schedule(&mut records)?;
             Ok(std::iter::once(Effect::Append(records)).chain(launches.into_iter().map(Effect::Run)).collect())
         }
         Event::Pause(reason) => {
-            if machine.turn()?.paused.as_ref() == Some(&reason) {
+            let paused = machine.turn()?.paused.as_ref();
+            // A shutdown does not take the place of what somebody has to answer.
+            if paused == Some(&reason) || (paused.is_some() && reason == PauseReason::Shutdown) {
                 return Ok(Vec::new());
             }
             machine.commit(vec![Record::Paused { reason }])
@@ -354,7 +367,7 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
         Event::Parked { why } => machine.commit(vec![Record::Parked { why }]),
         Event::JournalFailed(error) => {
             let aborts = machine.jobs.clear();
-            machine.poisoned = Some(error);
+            machine.poisoned = Some(Error { kind: ErrorKind::Store, ..error });
             Ok(aborts.into_iter().map(Effect::Abort).collect())
         }
     }
@@ -363,11 +376,8 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
 impl Machine {
     fn prepare(&mut self) -> Result<Vec<Effect>, Error> {
         let turn = self.turn()?;
-        let after: Vec<Item> = turn
-            .lost_notice()
-            .map(|text| Item::Message { role: crate::model::Role::User, text })
-            .into_iter()
-            .collect();
+        let after: Vec<Item> =
+            turn.lost_notice().map(|text| Item::Message { role: crate::model::Role::User, text }).into_iter().collect();
         match turn.checkpoint.prepare_delivery(after)? {
             Some(record) => self.commit(vec![record]),
             None => Ok(Vec::new()),
@@ -375,7 +385,10 @@ impl Machine {
     }
 
     fn request_begun(
-        &mut self, message_id: Option<String>, continues: Option<ResponseId>, whole_history: bool,
+        &mut self,
+        message_id: Option<String>,
+        continues: Option<ResponseId>,
+        whole_history: bool,
     ) -> Result<Vec<Effect>, Error> {
         let turn = self.turn()?;
         if turn.flight.is_some() {

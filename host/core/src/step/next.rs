@@ -5,6 +5,7 @@ use crate::checkpoint::CallState;
 use crate::error::Error;
 use crate::ids::CallId;
 use crate::record::PauseReason;
+use crate::session::Ending;
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +49,10 @@ impl Machine {
         if turn.unknown_tools > self.settings.unknown_tools_max {
             return Ok(rest(PauseReason::UnknownTools { count: turn.unknown_tools }));
         }
-        if turn.untold.is_empty() && checkpoint.completed_responses() > 0 && checkpoint.may_complete() {
+        // The model has the word although nothing is to be delivered: it has to be told of a lost answer (L59), or its last
+        // one was superseded or cut (L18, L66).
+        let goes_on = !turn.untold.is_empty() || turn.ending() != Ending::Whole;
+        if !goes_on && checkpoint.completed_responses() > 0 && checkpoint.may_complete() {
             return Ok(Next::Finished);
         }
         let mut held: Vec<CallId> = Vec::new();
@@ -81,11 +85,14 @@ impl Machine {
         if checkpoint.deliverable().next().is_some() {
             return Ok(Next::Deliver);
         }
-        if checkpoint.completed_responses() == 0 || !turn.untold.is_empty() || turn.withheld {
+        if checkpoint.completed_responses() == 0 {
             return Ok(Next::Ask);
         }
         if self.has_jobs() {
-            return Ok(Next::WaitForJob);
+            return Ok(Next::WaitForJob); // before asking again (L41)
+        }
+        if goes_on {
+            return Ok(Next::Ask);
         }
         if !held.is_empty() {
             return Ok(Next::Rest(PauseReason::Held { calls: held }));

@@ -6,7 +6,7 @@ use crate::ids::ResponseId;
 use crate::model::{Completion, Fate, Outcome, RequestError};
 use crate::reconcile::{self, Evidence, Resolution};
 use crate::record::{FlightFate, PauseReason, Reconcile, Record, ResponseFacts};
-use crate::session::releases_sync_calls;
+use crate::session::Ending;
 
 impl Machine {
     /// A request that brought no stream. What is proven not to have been accepted is rolled back (G14); the rest is
@@ -44,7 +44,9 @@ impl Machine {
     /// The terminal event settles the response at once (L66): completed or incomplete is accepted, failed or cancelled is
     /// not.
     pub(super) fn completed(
-        &mut self, completion: Completion, first_token_ms: Option<u64>,
+        &mut self,
+        completion: Completion,
+        first_token_ms: Option<u64>,
     ) -> Result<Vec<Effect>, Error> {
         let turn = self.turn()?;
         if turn.flight.is_none() {
@@ -59,7 +61,9 @@ impl Machine {
             (Outcome::Cancelled, _) | (Outcome::Completed | Outcome::Incomplete { .. }, Some("cancelled")) => {
                 Some("the response was cancelled at the provider".to_owned())
             }
-            (Outcome::Completed | Outcome::Incomplete { .. }, Some("error")) => Some("the response ended with an error".to_owned()),
+            (Outcome::Completed | Outcome::Incomplete { .. }, Some("error")) => {
+                Some("the response ended with an error".to_owned())
+            }
             (Outcome::Completed | Outcome::Incomplete { .. }, _) => None,
         };
         if let Some(why) = refused {
@@ -68,14 +72,17 @@ impl Machine {
             effects.push(Effect::Fail(Error::provider(why)));
             return Ok(effects);
         }
-        let Some(id) = completion.id.clone().filter(|id| !id.is_blank()) else {
-            return Err(Error::provider("a response was completed without a response id"));
+        let id = completion.id.clone().unwrap_or_else(|| ResponseId::new(""));
+        let accepted = match id.is_blank() {
+            true => Err(Error::provider("a response was completed without a response id")),
+            false => reconcile::accept(&turn.checkpoint, &id),
         };
-        let mut records: Vec<Record> = reconcile::accept(&turn.checkpoint, &id)?.into_iter().collect();
-        let steered = finish == Some("steered");
-        let pause = match &completion.outcome {
-            Outcome::Incomplete { reason } if !steered && !releases_sync_calls(finish) => Some(reason.clone()),
-            Outcome::Incomplete { .. } | Outcome::Completed | Outcome::Failed { .. } | Outcome::Cancelled => None,
+        // Without a receipt the stream is over and its request is not settled: as if it had broken (L21).
+        self.broken = accepted.is_err();
+        let mut records: Vec<Record> = accepted?.into_iter().collect();
+        let pause = match Ending::of(&completion.outcome, finish) {
+            Ending::Cut { reason } => Some(reason),
+            Ending::Whole | Ending::Superseded => None,
         };
         records.push(Record::ResponseRecorded(ResponseFacts {
             id,
@@ -92,15 +99,15 @@ impl Machine {
         if let Some(reason) = pause {
             records.push(Record::Paused { reason: PauseReason::Incomplete { reason } });
         }
-        self.broken = false;
         self.fold(&records)?;
-        self.enqueue_waiting_sync_calls()?;
+        self.enqueue_waiting()?;
         let launches = self.schedule(&mut records)?;
         Ok(std::iter::once(Effect::Append(records)).chain(launches.into_iter().map(Effect::Run)).collect())
     }
 
     /// Decides about an uncertain request by the table of [`crate::reconcile`].
     pub(super) fn resolve(&mut self, evidence: Evidence) -> Result<Vec<Effect>, Error> {
+        self.check_damage_on_opening()?;
         match reconcile::resolve(&self.session, self.settings.uncertainty, evidence) {
             Resolution::Clear => Ok(Vec::new()),
             Resolution::Retrieve(id) => Ok(vec![Effect::Retrieve(id)]),
@@ -111,6 +118,7 @@ impl Machine {
 
     /// An operator's answer (G17). Abandoning stops what runs (L60).
     pub(super) fn reconciled(&mut self, command: &Reconcile, who: &str) -> Result<Vec<Effect>, Error> {
+        self.check_damage_on_opening()?;
         let records = reconcile::reconcile(&self.session, command, who)?;
         match command {
             Reconcile::Abandon => {
@@ -126,11 +134,13 @@ impl Machine {
         }
     }
 
-    /// Folds records that settle a flight; calls that were withdrawn by it leave the queue, others may start again.
+    /// Folds records that settle a flight; calls that were withdrawn by it leave the queue, others may start again, and the
+    /// sync calls of a response that counts as accepted are released.
     fn settle_flight(&mut self, mut records: Vec<Record>) -> Result<Vec<Effect>, Error> {
         self.fold(&records)?;
         self.broken = false;
         self.drop_withdrawn();
+        self.enqueue_waiting()?;
         let launches = self.schedule(&mut records)?;
         Ok(std::iter::once(Effect::Append(records)).chain(launches.into_iter().map(Effect::Run)).collect())
     }

@@ -1,1 +1,0 @@
-//! Tests by conformance group come beside this file.
