@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{Either, select};
 use wharf_core::{Error, Record, RecordId, Seq};
-use wharf_store::{Acquire, Append, JournalKey, Lease, NewRecord, Owner, Store, StoreError, StoredRecord};
+use wharf_store::{Acquire, Append, JournalKey, Lease, NewRecord, Owner, Store, StoreError, StoreFuture, StoredRecord};
 
 use crate::limits;
 use crate::seams::Seams;
@@ -60,53 +61,53 @@ impl Journal {
                 body: encoded.body,
             });
         }
-        let asked = self.seams.now();
+        let first_asked = self.seams.now();
         let mut wait = limits::RETRY_FIRST;
         loop {
-            self.check_alive()?;
-            match self.store.append(&self.lease, append.clone()).await {
+            let asked = self.seams.now();
+            let store = self.store.clone();
+            let lease = self.lease.clone();
+            let error = match self.in_time(store.append(&lease, append.clone())).await? {
                 Ok(head) => {
                     self.head = head;
                     self.renewed = asked;
                     return Ok(head);
                 }
                 Err(error @ (StoreError::Unknown { .. } | StoreError::Stale { .. })) => {
-                    if self.is_there(&append).await? {
-                        self.renewed = asked;
-                        return Ok(self.head);
+                    let stale = matches!(error, StoreError::Stale { .. });
+                    match self.find(&append).await? {
+                        Found::Ours => {
+                            self.renewed = first_asked;
+                            return Ok(self.head);
+                        }
+                        Found::NotOurs if stale => return Err(error.into()),
+                        Found::NotOurs | Found::Unreadable => error,
                     }
-                    if matches!(error, StoreError::Stale { .. }) {
-                        return Err(error.into());
-                    }
-                    tracing::warn!(%error, "an append has to be tried again");
                 }
-                Err(error @ StoreError::Io { transient: true, .. }) if self.may_wait(wait) => {
-                    tracing::warn!(%error, "an append has to be tried again");
-                }
+                Err(error @ StoreError::Io { transient: true, .. }) => error,
                 Err(error) => return Err(error.into()),
-            }
-            self.seams.sleep(wait).await;
-            wait = (wait * 2).min(limits::RETRY_MAX);
+            };
+            wait = self.pause(wait, error).await?;
         }
     }
 
-    /// Whether an append whose answer was lost is there: the records behind our head are ours, by their ids.
-    async fn is_there(&mut self, append: &Append) -> Result<bool, Error> {
-        let loaded = match self.store.load(&self.lease.key, self.head).await {
+    /// Looks for an append whose answer was lost: the records behind our head are ours, by sequence, fence and record id.
+    async fn find(&mut self, append: &Append) -> Result<Found, Error> {
+        let store = self.store.clone();
+        let lease = self.lease.clone();
+        let loaded = match self.in_time(store.load(&lease.key, append.expected)).await? {
             Ok(loaded) => loaded,
-            Err(StoreError::Io { .. } | StoreError::Unknown { .. }) => return Ok(false),
+            Err(StoreError::Io { transient: true, .. } | StoreError::Unknown { .. }) => return Ok(Found::Unreadable),
             Err(error) => return Err(error.into()),
         };
-        let ours = loaded.records.len() == append.records.len()
-            && loaded
-                .records
-                .iter()
-                .zip(&append.records)
-                .all(|(stored, new)| stored.record.id == new.id && stored.fence == self.lease.fence);
-        if ours {
-            self.head = loaded.head;
+        let is_ours = |(stored, new): (&StoredRecord, &NewRecord)| {
+            stored.record.id == new.id && stored.fence == self.lease.fence
+        };
+        if loaded.records.len() != append.records.len() || !loaded.records.iter().zip(&append.records).all(is_ours) {
+            return Ok(Found::NotOurs);
         }
-        Ok(ours)
+        self.head = loaded.head;
+        Ok(Found::Ours)
     }
 
     /// Time until the next renewal is due.
@@ -118,42 +119,58 @@ impl Journal {
     pub(crate) async fn renew(&mut self) -> Result<(), Error> {
         let mut wait = limits::RETRY_FIRST;
         loop {
-            self.check_alive()?;
             let asked = self.seams.now();
-            match self.store.renew(&self.lease).await {
+            let store = self.store.clone();
+            let lease = self.lease.clone();
+            let error = match self.in_time(store.renew(&lease)).await? {
                 Ok(()) => {
                     self.renewed = asked;
                     return Ok(());
                 }
-                Err(error @ (StoreError::Io { transient: true, .. } | StoreError::Unknown { .. })) if self.may_wait(wait) => {
-                    tracing::warn!(%error, "a renewal has to be tried again");
-                }
+                Err(error @ (StoreError::Io { transient: true, .. } | StoreError::Unknown { .. })) => error,
                 Err(error) => return Err(error.into()),
-            }
-            self.seams.sleep(wait).await;
-            wait = (wait * 2).min(limits::RETRY_MAX);
+            };
+            wait = self.pause(wait, error).await?;
         }
     }
 
-    /// The owner stops by its own clock before the lease ends by the store's.
-    fn check_alive(&self) -> Result<(), Error> {
-        if self.seams.now() >= self.stop_at() {
-            return Err(Error::store(format!(
-                "the lease of session {:?} could not be renewed in time, so this process stopped acting",
-                self.lease.key.session.as_str()
-            ))
-            .hint("mend the store, then resume the session"));
+    /// Waits for the store, but not beyond the moment at which this owner has to stop by its own clock: when a third of the
+    /// lease is left, or, for what is first asked later than that, when it ends.
+    async fn in_time<T>(&self, work: StoreFuture<'_, T>) -> Result<Result<T, StoreError>, Error> {
+        let now = self.seams.now();
+        let end = self.renewed + self.lease.ttl;
+        let until = if now < self.last_try() { self.last_try() } else { end };
+        if now >= end {
+            return Err(self.too_late());
         }
-        Ok(())
+        match select(work, self.seams.sleep(until - now)).await {
+            Either::Left((answer, _)) => Ok(answer),
+            Either::Right(((), _)) => Err(self.too_late()),
+        }
     }
 
-    fn may_wait(&self, wait: Duration) -> bool {
-        self.seams.now() + wait < self.stop_at()
+    /// Waits before the next try, and answers how long to wait after that. The error, if a third of the lease is all that
+    /// would be left then.
+    async fn pause(&self, wait: Duration, error: StoreError) -> Result<Duration, Error> {
+        if self.seams.now() + wait >= self.last_try() {
+            return Err(error.into());
+        }
+        tracing::warn!(%error, "a write to the journal has to be tried again");
+        self.seams.sleep(wait).await;
+        Ok((wait * 2).min(limits::RETRY_MAX))
     }
 
     /// When a third of the lease is left.
-    fn stop_at(&self) -> Duration {
+    fn last_try(&self) -> Duration {
         self.renewed + self.lease.ttl * 2 / 3
+    }
+
+    fn too_late(&self) -> Error {
+        Error::store(format!(
+            "the lease of session {:?} could not be renewed in time, so this process stopped acting",
+            self.lease.key.session.as_str()
+        ))
+        .hint("mend the store, then resume the session")
     }
 
     /// Gives the lease up.
@@ -163,10 +180,22 @@ impl Journal {
 
     /// Gives the lease up where another error is already on its way; a lease that stays ends by itself.
     pub(crate) async fn release_quietly(&mut self) {
-        if let Err(error) = self.store.release(&self.lease).await {
-            tracing::debug!(%error, "a lease was not released");
+        match select(self.store.release(&self.lease), self.seams.sleep(limits::RELEASE_WAIT)).await {
+            Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(error), _)) => tracing::debug!(%error, "a lease was not released"),
+            Either::Right(((), _)) => tracing::debug!("a lease was not released in time"),
         }
     }
+}
+
+/// What reading back an append showed.
+enum Found {
+    /// It is there.
+    Ours,
+    /// It is not there, or somebody else's records are.
+    NotOurs,
+    /// The store cannot say now.
+    Unreadable,
 }
 
 /// Reads stored records. A blob that cannot be had harms its own output alone.

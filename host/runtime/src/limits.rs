@@ -15,6 +15,12 @@ pub const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// Longest wait between two such tries.
 pub const RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// How long giving up a lease is waited for, where another error is already on its way: the lease ends by itself.
+pub const RELEASE_WAIT: Duration = Duration::from_secs(5);
+
+/// Most differences of two harnesses that one message lists: a person mends the first ones first.
+pub const DIFFERENCES_SHOWN_MAX: usize = 8;
+
 /// How long a response that is still in progress at the provider is waited for before its fate counts as unknown (G20).
 pub const RETRIEVE_WAIT: Duration = Duration::from_secs(60);
 

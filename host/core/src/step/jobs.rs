@@ -23,6 +23,16 @@ pub enum JobOutcome {
     Crashed,
 }
 
+impl JobOutcome {
+    fn into_settlement(self) -> (String, Settlement) {
+        match self {
+            Self::Output(output) => (output, Settlement::Done),
+            Self::Error(message) => (error_output(&message), Settlement::Failed),
+            Self::Crashed => (error_output("cancelled: the tool's job crashed"), Settlement::Crashed),
+        }
+    }
+}
+
 /// Calls that run or wait for their turn to run. Only a living process has this.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Jobs {
@@ -186,11 +196,7 @@ impl Machine {
     /// A job's end settles its call, frees its class and its permit, and starts what waited for them. A result that comes
     /// after the call was settled another way does not count (E3).
     pub(super) fn job_ended(&mut self, id: &CallId, outcome: JobOutcome) -> Result<Vec<Effect>, Error> {
-        let (output, how) = match outcome {
-            JobOutcome::Output(output) => (output, Settlement::Done),
-            JobOutcome::Error(message) => (error_output(&message), Settlement::Failed),
-            JobOutcome::Crashed => (error_output("cancelled: the tool's job crashed"), Settlement::Crashed),
-        };
+        let (output, how) = outcome.into_settlement();
         self.jobs.end(id);
         let Ok(turn) = self.turn() else { return Ok(Vec::new()) };
         if turn.checkpoint.call(id).is_none() && self.session.knows(id) {
@@ -247,9 +253,32 @@ impl Machine {
 
     /// Settles everything without a result as cancelled (H1, L31). Results that came before stay.
     pub(super) fn cancel(&mut self) -> Result<Vec<Effect>, Error> {
-        let records = self.turn()?.checkpoint.cancel();
+        self.cancel_after(Vec::new())
+    }
+
+    /// The same, with the results of jobs that had ended by then. Nothing starts in their place.
+    pub(super) fn cancel_after(&mut self, ended: Vec<(CallId, JobOutcome)>) -> Result<Vec<Effect>, Error> {
+        self.turn()?;
+        let mut records = Vec::new();
+        for (id, outcome) in ended {
+            self.jobs.end(&id);
+            let checkpoint = &self.turn()?.checkpoint;
+            let (output, how) = outcome.into_settlement();
+            let settled = match checkpoint.call(&id) {
+                Some(_) => checkpoint.settle(&id, &output, how)?,
+                None => None, // of an earlier turn, which was abandoned
+            };
+            self.fold(settled.as_slice())?;
+            records.extend(settled);
+        }
         let aborts = self.jobs.clear();
-        let mut effects = self.commit(records)?;
+        let cancelled = self.turn()?.checkpoint.cancel();
+        self.fold(&cancelled)?;
+        records.extend(cancelled);
+        let mut effects = Vec::new();
+        if !records.is_empty() {
+            effects.push(Effect::Append(records));
+        }
         effects.extend(aborts.into_iter().map(Effect::Abort));
         Ok(effects)
     }

@@ -124,6 +124,8 @@ pub enum Event {
     },
     /// Settle everything that has no result as cancelled (H, L31).
     Cancel,
+    /// The same, when these jobs had ended already: their results stay, and nothing starts in their place.
+    CancelAfter(Vec<(CallId, JobOutcome)>),
     /// Start nothing new (L62).
     Stop,
     /// The turn goes on after a pause.
@@ -320,6 +322,7 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
         Event::Prepare => machine.prepare(),
         Event::Decided { id, decision } => machine.decided(&id, decision),
         Event::Cancel => machine.cancel(),
+        Event::CancelAfter(ended) => machine.cancel_after(ended),
         Event::Stop => {
             machine.stopping = true;
             Ok(Vec::new())

@@ -16,6 +16,11 @@ use super::{Control, Coordinator};
 impl Coordinator {
     /// Decides about an event and carries out what follows, in order.
     pub(super) async fn act(&mut self, event: Event) -> Result<(), Error> {
+        if self.acting {
+            // What was begun then is not known to be durable, so nothing may be built on it.
+            let dropped = self.check_usable().err().unwrap_or_else(|| Error::store("an operation was dropped in mid-work"));
+            return Err(self.poison(dropped));
+        }
         self.check_usable()?;
         let effects = step(&mut self.machine, event)?;
         self.acting = true;
@@ -61,7 +66,9 @@ impl Coordinator {
     fn launch(&mut self, launch: Launch) {
         let id = launch.call.id.clone();
         let sender = self.ended_sender.clone();
-        let job = AssertUnwindSafe(self.executor.execute(launch)).catch_unwind();
+        let executor = self.executor.clone();
+        // Inside of the task, so that an executor which panics before it gives a future harms its own call alone (L29).
+        let job = AssertUnwindSafe(async move { executor.execute(launch).await }).catch_unwind();
         let done_id = id.clone();
         let task = self.seams.spawn(
             "call",
@@ -108,27 +115,24 @@ impl Coordinator {
         }
     }
 
-    /// One round of waiting: `Some` if the work is done, `None` if something else was.
+    /// One round of waiting: `Some` if the work is done, `None` if something else was. What else is there comes first: work
+    /// that always can go on must hold up neither a renewal nor a cancel (L36).
     async fn meanwhile<T>(
         &mut self, work: &mut (impl Future<Output = T> + Unpin),
     ) -> Result<Option<T>, Error> {
         let renewal = self.seams.sleep(self.journal.renew_in());
         let other = {
-            let side = select(select(self.ended.next(), self.control.next()), renewal);
-            match select(work, side).await {
-                Either::Left((done, _)) => return Ok(Some(done)),
-                Either::Right((Either::Left((Either::Left((ended, _)), _)), _)) => Other::Ended(ended),
-                Either::Right((Either::Left((Either::Right((control, _)), _)), _)) => Other::Control(control),
-                Either::Right((Either::Right(((), _)), _)) => Other::Renew,
+            let side = select(select(self.control.next(), self.ended.next()), renewal);
+            match select(side, work).await {
+                Either::Right((done, _)) => return Ok(Some(done)),
+                Either::Left((Either::Left((Either::Left((control, _)), _)), _)) => Other::Control(control),
+                Either::Left((Either::Left((Either::Right((ended, _)), _)), _)) => Other::Ended(ended),
+                Either::Left((Either::Right(((), _)), _)) => Other::Renew,
             }
         };
         match other {
             Other::Ended(Some((id, outcome))) => self.job_ended(id, outcome).await?,
-            Other::Control(Some(Control::Cancel)) => {
-                self.cancel().await?;
-                return Err(Error::cancelled("the turn was cancelled"));
-            }
-            Other::Control(Some(Control::Stop)) => self.act(Event::Stop).await?,
+            Other::Control(Some(control)) => self.hear(control).await?,
             // Both channels are ours at both ends, so they never close.
             Other::Ended(None) | Other::Control(None) => {}
             Other::Renew => {
@@ -138,6 +142,24 @@ impl Coordinator {
             }
         }
         Ok(None)
+    }
+
+    /// What was said from outside before this moment.
+    pub(super) async fn hear_all(&mut self) -> Result<(), Error> {
+        while let Ok(control) = self.control.try_recv() {
+            self.hear(control).await?;
+        }
+        Ok(())
+    }
+
+    async fn hear(&mut self, control: Control) -> Result<(), Error> {
+        match control {
+            Control::Cancel => {
+                self.cancel().await?;
+                Err(Error::cancelled("the turn was cancelled"))
+            }
+            Control::Stop => self.act(Event::Stop).await,
+        }
     }
 }
 

@@ -10,6 +10,8 @@
 mod drive;
 mod open;
 mod run;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use wharf_core::model::{Completion, Delivery, Item, RequestError, Retrieved};
 use wharf_core::policy::CallPolicy;
 use wharf_core::record::{HarnessFacts, PauseReason, Reconcile};
 use wharf_core::session::Session;
-use wharf_core::step::{Decision, Event, JobOutcome, Launch, Machine, Settings};
-use wharf_core::{Call, CallId, Checkpoint, Error, Record, ResponseId, Seq, TurnId};
+use wharf_core::step::{Decision, Event, JobOutcome, Launch, Machine, Next, Settings};
+use wharf_core::{Call, CallId, CallState, Checkpoint, Error, Record, ResponseId, Seq, TurnId};
 use wharf_provider::EventStream;
 use wharf_store::{Acquire, JournalKey, Store};
 
@@ -184,6 +186,13 @@ impl Options {
     }
 }
 
+/// What a delivery waits for while jobs run.
+enum Waits {
+    ForJob,
+    ForSomebody(PauseReason),
+    ForNothing,
+}
+
 /// What is told to a coordinator from outside while it works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Control {
@@ -328,7 +337,8 @@ impl Coordinator {
     /// # Errors
     /// A store error where there is nothing to answer.
     pub async fn reconcile(&mut self, command: Reconcile, who: &str) -> Result<(), Error> {
-        self.act(Event::Reconcile { command, who: who.to_owned() }).await
+        self.act(Event::Reconcile { command, who: who.to_owned() }).await?;
+        self.finish_pending_message(None).await
     }
 
     /// Settles what has no result as cancelled; results that came before stay (L31).
@@ -336,10 +346,12 @@ impl Coordinator {
     /// # Errors
     /// Store errors.
     pub async fn cancel(&mut self) -> Result<(), Error> {
+        let mut ended = Vec::new();
         while let Ok((id, outcome)) = self.ended.try_recv() {
-            self.job_ended(id, outcome).await?;
+            self.tasks.remove(&id);
+            ended.push((id, outcome));
         }
-        self.act(Event::Cancel).await
+        self.act(Event::CancelAfter(ended)).await
     }
 
     /// Waits for the next job. False if there is none (L27).
@@ -361,7 +373,6 @@ impl Coordinator {
     /// Store errors of I1, I2, I4, L30.
     pub async fn prepare_delivery(&mut self) -> Result<Prepared, Error> {
         loop {
-            use wharf_core::step::Next;
             self.check_usable()?;
             match self.machine.next()? {
                 Next::Resolve => {
@@ -369,8 +380,11 @@ impl Coordinator {
                 }
                 Next::Rest(reason) => return Ok(Prepared::Paused(reason)),
                 Next::Finished | Next::Ask => return Ok(Prepared::Nothing),
-                Next::WaitForJob if self.waits_for_sync_call() => self.drive_until_job().await?,
-                Next::WaitForJob => return Ok(Prepared::Nothing),
+                Next::WaitForJob => match self.waits() {
+                    Waits::ForJob => self.drive_until_job().await?,
+                    Waits::ForSomebody(reason) => return Ok(Prepared::Paused(reason)),
+                    Waits::ForNothing => return Ok(Prepared::Nothing),
+                },
                 Next::Deliver => {
                     self.act(Event::Prepare).await?;
                     let delivery = self.checkpoint().and_then(Checkpoint::delivery).cloned();
@@ -380,16 +394,33 @@ impl Coordinator {
         }
     }
 
-    fn waits_for_sync_call(&self) -> bool {
-        use wharf_core::CallState;
-        self.checkpoint().is_some_and(|checkpoint| {
-            checkpoint.live_calls().any(|p| {
-                !p.call.is_async
-                    && p.hold.is_none()
-                    && !checkpoint.is_orphan(&p.call.id)
-                    && matches!(p.state, CallState::Queued | CallState::Running)
-            })
-        })
+    /// What a delivery waits for while jobs run.
+    fn waits(&self) -> Waits {
+        let Some(turn) = self.session().open_turn() else { return Waits::ForNothing };
+        let (mut held, mut held_sync) = (Vec::new(), false);
+        for pending in turn.checkpoint.live_calls() {
+            let id = &pending.call.id;
+            if turn.checkpoint.is_orphan(id) {
+                if turn.untold.contains(id) {
+                    return Waits::ForJob; // what became of it has to be told with the delivery (L59)
+                }
+                continue;
+            }
+            match pending.state {
+                CallState::Running if !pending.call.is_async => return Waits::ForJob,
+                CallState::Queued if pending.hold.is_some() => {
+                    held.push(id.clone());
+                    held_sync |= !pending.call.is_async;
+                }
+                CallState::Queued if !pending.call.is_async && turn.paused.is_none() && !turn.withheld => return Waits::ForJob,
+                CallState::Queued | CallState::Running | CallState::Ready { .. } | CallState::Delivered => {}
+            }
+        }
+        match &turn.paused {
+            Some(reason) => Waits::ForSomebody(reason.clone()),
+            None if held_sync => Waits::ForSomebody(PauseReason::Held { calls: held }),
+            None => Waits::ForNothing,
+        }
     }
 
     /// True if everything is delivered (K1).
@@ -426,13 +457,17 @@ impl Coordinator {
         self.journal.release().await
     }
 
-    /// Gives the lease up with work pending (L40, L62). Nothing may run.
+    /// Gives the lease up with work pending (L40, L62). Nothing may run and nothing may be in flight.
     ///
     /// # Errors
-    /// A store error while calls run.
+    /// A store error while calls run or a request is in flight.
     pub async fn park(&mut self, why: &str) -> Result<(), Error> {
+        self.check_usable()?;
         if self.machine.running() > 0 {
             return Err(Error::store("a turn cannot be parked while calls run"));
+        }
+        if self.checkpoint().is_some_and(Checkpoint::response_in_flight) {
+            return Err(Error::store("a turn cannot be parked while a request is in flight"));
         }
         self.act(Event::Parked { why: why.to_owned() }).await?;
         self.closed = true;

@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 
 use futures::channel::mpsc;
-use wharf_core::model::Retrieved;
-use wharf_core::policy::CallPolicy;
+use futures::future::{Either, select};
+use wharf_core::model::{Outcome, Retrieved};
+use wharf_core::policy::{CallPolicy, ReplayClass};
 use wharf_core::reconcile::Evidence;
+use wharf_core::record::Reconcile;
 use wharf_core::session::Session;
 use wharf_core::step::{Event, Machine};
-use wharf_core::{CallId, CallState, Error, ErrorKind, ResponseId, Seq};
+use wharf_core::{CallId, CallState, Checkpoint, Error, ErrorKind, ResponseId, Seq};
 
 use super::{Coordinator, Options};
 use crate::journal::Journal;
@@ -75,25 +77,37 @@ impl Coordinator {
         if let Some(turn) = self.session().open_turn() {
             turn.checkpoint.check_damage()?;
         }
-        if let Some(facts) = harness {
-            crate::resume::compare(self.session(), &facts, accept_wider)?;
+        // An operator who gives the turn up is asked nothing else.
+        let abandons = matches!(reconcile, Some((Reconcile::Abandon, _)));
+        if let (Some(facts), false) = (&harness, abandons) {
+            crate::resume::compare(self.session(), facts, accept_wider)?;
         }
         match reconcile {
             Some((command, who)) => self.act(Event::Reconcile { command, who }).await?,
             None => self.settle_uncertain().await?,
         }
-        let policies = self.policies()?;
+        if let (Some(facts), Some(_)) = (harness, self.session().open_turn()) {
+            self.bind_harness(facts).await?;
+        }
+        let policies = self.policies(accept_wider)?;
         self.act(Event::Opened { policies }).await
     }
 
-    /// Authorises each call that is not settled, in order (L1).
-    fn policies(&self) -> Result<Vec<(CallId, CallPolicy)>, Error> {
+    /// Authorises each call that is not settled, in order (L1). Where a wider harness was accepted, open calls keep the replay
+    /// class that they were made with.
+    fn policies(&self, accept_wider: bool) -> Result<Vec<(CallId, CallPolicy)>, Error> {
         let Some(turn) = self.session().open_turn() else { return Ok(Vec::new()) };
         turn.checkpoint
             .live_calls()
             .filter(|p| matches!(p.state, CallState::Queued | CallState::Running))
             .filter(|p| !turn.checkpoint.is_orphan(&p.call.id))
-            .map(|p| Ok((p.call.id.clone(), self.executor.authorize(&p.call)?)))
+            .map(|p| {
+                let mut policy = self.executor.authorize(&p.call)?;
+                if accept_wider && policy.replay != ReplayClass::Never {
+                    policy.replay = p.replay;
+                }
+                Ok((p.call.id.clone(), policy))
+            })
             .collect()
     }
 
@@ -109,13 +123,16 @@ impl Coordinator {
         match self.retrieve(&id).await? {
             Some(Retrieved::Ended { mut completion, calls }) => {
                 completion.id.get_or_insert(id);
-                for finished in calls {
+                let accepted = matches!(completion.outcome, Outcome::Completed | Outcome::Incomplete { .. });
+                // Of a response that counts as not accepted no call counts, so none is started only to be an orphan.
+                for finished in calls.into_iter().filter(|_| accepted) {
                     self.register(finished).await?;
                 }
-                match self.act(Event::Completed { completion, first_token_ms: None }).await {
+                match self.act(Event::Completed { completion: completion.clone(), first_token_ms: None }).await {
+                    Ok(()) => self.finish_pending_message(Some(&completion)).await,
                     // Not accepted is an answer too: the calls are ready again and the turn goes on (G20).
-                    Err(error) if error.kind == ErrorKind::Provider => Ok(()),
-                    done => done,
+                    Err(error) if error.kind == ErrorKind::Provider && !self.is_in_flight() => Ok(()),
+                    Err(error) => Err(error),
                 }
             }
             Some(Retrieved::InProgress | Retrieved::NotFound) | None => self.act(Event::Resolve(Evidence::Unsettled)).await,
@@ -127,17 +144,30 @@ impl Coordinator {
         let Some(retriever) = self.retriever.clone() else { return Ok(None) };
         let give_up = self.seams.now() + limits::RETRIEVE_WAIT;
         loop {
-            match self.drive(retriever.retrieve(id)).await? {
-                Ok(Retrieved::InProgress) if self.seams.now() < give_up => {
+            let left = give_up.saturating_sub(self.seams.now());
+            let asked = select(retriever.retrieve(id), self.seams.sleep(left));
+            match self.drive(asked).await? {
+                Either::Left((Ok(Retrieved::InProgress), _)) => {
+                    if self.seams.now() + limits::RETRIEVE_EVERY >= give_up {
+                        return Ok(Some(Retrieved::InProgress));
+                    }
                     let pause = self.seams.sleep(limits::RETRIEVE_EVERY);
                     self.drive(pause).await?;
                 }
-                Ok(answer) => return Ok(Some(answer)),
-                Err(error) => {
+                Either::Left((Ok(answer), _)) => return Ok(Some(answer)),
+                Either::Left((Err(error), _)) => {
                     tracing::warn!(response = %id, error = %error.error, "a response could not be retrieved");
+                    return Ok(None);
+                }
+                Either::Right(((), _)) => {
+                    tracing::warn!(response = %id, "a response could not be retrieved in time");
                     return Ok(None);
                 }
             }
         }
+    }
+
+    fn is_in_flight(&self) -> bool {
+        self.checkpoint().is_some_and(Checkpoint::response_in_flight)
     }
 }

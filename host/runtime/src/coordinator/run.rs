@@ -4,9 +4,10 @@ use std::future::Future;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use wharf_core::model::{Completion, Fate, FinishedCall, Item, RequestError, Role, StreamEvent};
+use serde_json::Value;
+use wharf_core::model::{Completion, FinishedCall, Item, RequestError, Role, StreamEvent};
 use wharf_core::step::{Event, Next};
-use wharf_core::{CallState, Checkpoint, Error};
+use wharf_core::{CallState, Checkpoint, Error, ResponseId};
 use wharf_provider::EventStream;
 
 use super::{Ask, Coordinator, Observer, Plan, Requester, Rest};
@@ -29,25 +30,31 @@ impl Coordinator {
     /// A store error if none was begun (L23); provider errors of L17, L18, L21; store errors. After an error before the
     /// terminal event the response stays in flight: see [`Coordinator::settle_uncertain`].
     pub async fn read_response(
-        &mut self, mut stream: EventStream, observer: &mut dyn Observer,
+        &mut self, stream: EventStream, observer: &mut dyn Observer,
     ) -> Result<Completion, Error> {
         self.check_usable()?;
-        if !self.checkpoint().is_some_and(Checkpoint::response_in_flight) {
+        let in_flight = |this: &Self| this.checkpoint().is_some_and(Checkpoint::response_in_flight);
+        if !in_flight(self) {
             return Err(Error::store("an event of a response came, and none was begun"));
         }
+        let read = self.read_events(stream, observer).await;
+        if read.is_err() && self.check_usable().is_ok() && in_flight(self) {
+            // Whatever the reason: nobody reads this stream to its end any more (L21).
+            self.act(Event::StreamBroken).await?;
+        }
+        read
+    }
+
+    async fn read_events(
+        &mut self, mut stream: EventStream, observer: &mut dyn Observer,
+    ) -> Result<Completion, Error> {
         let asked = self.seams.now();
         let mut first_token_ms = None;
         loop {
             let event = match self.drive(stream.next()).await? {
                 Some(Ok(event)) => event,
-                Some(Err(failure)) => {
-                    self.act(Event::StreamBroken).await?;
-                    return Err(failure.error);
-                }
-                None => {
-                    self.act(Event::StreamBroken).await?;
-                    return Err(Error::provider("the stream ended before its terminal event"));
-                }
+                Some(Err(failure)) => return Err(failure.error),
+                None => return Err(Error::provider("the stream ended before its terminal event")),
             };
             match event {
                 StreamEvent::Started { id } => self.act(Event::ResponseStarted(id)).await?,
@@ -86,6 +93,7 @@ impl Coordinator {
         let mut made = 0;
         loop {
             self.check_usable()?;
+            self.hear_all().await?;
             match self.machine.next()? {
                 Next::Finished => return Ok(Rest::Finished),
                 Next::Rest(reason) => {
@@ -114,7 +122,13 @@ impl Coordinator {
     async fn request(
         &mut self, ask: Ask, requester: &mut dyn Requester, observer: &mut dyn Observer,
     ) -> Result<Completion, Error> {
-        let plan = requester.plan(&ask)?;
+        let plan = match requester.plan(&ask) {
+            Ok(plan) => plan,
+            Err(error) => {
+                self.settle_uncertain().await?; // the delivery that was prepared is not sent (G14)
+                return Err(error);
+            }
+        };
         let message_id = self.seams.fresh();
         self.begin_transcript_message(&message_id, plan).await?;
         let sent = requester.send(ask);
@@ -127,18 +141,36 @@ impl Coordinator {
             }
         };
         let completion = self.read_response(stream, observer).await?;
-        self.finish_message(&message_id, &completion).await?;
+        self.finish_pending_message(Some(&completion)).await?;
         Ok(completion)
     }
 
-    async fn finish_message(&mut self, message_id: &str, completion: &Completion) -> Result<(), Error> {
+    /// Stages the summary of the response that was just accepted and commits the transcript message that it is, if there is
+    /// one (L38, L39, G18). Without what the response held, the summary has its id alone.
+    pub(super) async fn finish_pending_message(&mut self, completion: Option<&Completion>) -> Result<(), Error> {
+        let Some(turn) = self.session().open_turn() else { return Ok(()) };
+        let checkpoint = &turn.checkpoint;
+        let pending = checkpoint.transcript_message_id().filter(|_| !checkpoint.response_in_flight());
+        let Some(message_id) = pending.map(str::to_owned) else { return Ok(()) };
+        let summary = match completion {
+            Some(completion) => self.summary(completion),
+            None => serde_json::json!({ "response_id": checkpoint.latest_response_id().map(ResponseId::as_str) }),
+        };
+        let staged = checkpoint.host_responses().len() as u64 == checkpoint.completed_responses();
+        if !staged {
+            self.stage_summary(summary).await?;
+        }
+        self.commit_transcript(&message_id).await
+    }
+
+    fn summary(&self, completion: &Completion) -> Value {
         let usage = completion.usage.clone().unwrap_or_default();
         let first_token_ms =
             self.session().open_turn().and_then(|turn| turn.last_response.as_ref()?.first_token_ms);
         let calls = completion.items.iter().filter(|item| {
-            matches!(item.get("type").and_then(serde_json::Value::as_str), Some("function_call" | "custom_tool_call"))
+            matches!(item.get("type").and_then(Value::as_str), Some("function_call" | "custom_tool_call"))
         });
-        let summary = serde_json::json!({
+        serde_json::json!({
             "response_id": completion.id.as_ref().map(|id| id.as_str()),
             "model": completion.model,
             "finish_reason": completion.finish_reason,
@@ -148,9 +180,7 @@ impl Coordinator {
                 "fresh_input": usage.fresh_input, "cache_read": usage.cache_read, "cache_write": usage.cache_write,
                 "visible_output": usage.visible_output, "reasoning": usage.reasoning, "total": usage.total,
             },
-        });
-        self.stage_summary(summary).await?;
-        self.commit_transcript(message_id).await
+        })
     }
 
     /// What the next request is made with; a delivery is prepared and saved first.
@@ -166,7 +196,8 @@ impl Coordinator {
         };
         let async_open = turn.checkpoint.live_calls().any(|p| {
             let delivered_now = delivery.as_ref().is_some_and(|d| d.call_ids.contains(&p.call.id));
-            p.call.is_async && (delivered_now || !matches!(p.state, CallState::Ready { .. } | CallState::Delivered))
+            // The provider does not know orphans.
+            p.call.is_async && !turn.checkpoint.is_orphan(&p.call.id) && (delivered_now || !matches!(p.state, CallState::Ready { .. } | CallState::Delivered))
         });
         Ok(Ask { delivery, latest: self.session().latest_response_id().cloned(), notice, async_open })
     }
@@ -196,9 +227,4 @@ where
     fn send(&mut self, ask: Ask) -> BoxFuture<'static, Result<EventStream, RequestError>> {
         Box::pin((self.0)(ask))
     }
-}
-
-/// True if a request's failure leaves its fate open.
-pub(crate) fn is_uncertain(failure: &RequestError) -> bool {
-    failure.fate == Fate::Unknown
 }
