@@ -37,6 +37,7 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) drivers: Drivers,
     pub(crate) providers: BTreeMap<String, Arc<dyn Driver>>,
+    pub(crate) addresses: BTreeMap<String, String>,
     pub(crate) registry: Registry,
     pub(crate) default_model: Option<ModelRef>,
     pub(crate) env: EnvLookup,
@@ -56,6 +57,7 @@ impl Wharf {
             store: None,
             drivers: Drivers::builtin(),
             providers: BTreeMap::new(),
+            addresses: BTreeMap::new(),
             registry: Registry::default(),
             default_model: None,
             env: Arc::new(|_| None),
@@ -90,6 +92,7 @@ pub struct Builder {
     store: Option<Arc<dyn Store>>,
     drivers: Drivers,
     providers: BTreeMap<String, Arc<dyn Driver>>,
+    addresses: BTreeMap<String, String>,
     registry: Registry,
     default_model: Option<ModelRef>,
     env: EnvLookup,
@@ -120,6 +123,13 @@ impl Builder {
     #[must_use]
     pub fn provider(mut self, name: &str, driver: Arc<dyn Driver>) -> Self {
         self.providers.insert(name.to_owned(), driver);
+        self
+    }
+
+    /// Another address for a provider of the harness; all else that the harness says of it holds.
+    #[must_use]
+    pub fn provider_address(mut self, name: &str, base_url: impl Into<String>) -> Self {
+        self.addresses.insert(name.to_owned(), base_url.into());
         self
     }
 
@@ -190,6 +200,7 @@ impl Builder {
             store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
             drivers: self.drivers,
             providers: self.providers,
+            addresses: self.addresses,
             registry: self.registry,
             default_model: self.default_model,
             env: self.env,

@@ -396,7 +396,7 @@ impl Agent {
             return Err(Error::config(format!("provider {:?} is unknown", model.provider)));
         };
         let mut config = ProviderConfig::new(&model.provider, &provider.driver);
-        config.base_url.clone_from(&provider.base_url);
+        config.base_url = self.wharf.0.addresses.get(&model.provider).or(provider.base_url.as_ref()).cloned();
         config.insecure_http = provider.insecure_http;
         for (name, value) in &provider.headers {
             config.headers.insert(name.clone(), Secret::new(value.clone())?);
