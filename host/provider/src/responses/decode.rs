@@ -59,6 +59,8 @@ pub struct Decoder {
     /// Finished native calls so far.
     native_calls: Vec<FinishedCall>,
     text_bytes: usize,
+    /// A fragment of a call's input came that could not be told whose it is.
+    lost_fragment: bool,
     ended: bool,
 }
 
@@ -249,7 +251,9 @@ impl Decoder {
         let address = Address::of(frame);
         let nowhere = address.item_id.is_none() && address.call_id.is_none() && address.index.is_none();
         if nowhere {
-            return Ok(self.slots.find(address, Some(kind), Asking::Later));
+            let found = self.slots.find(address, Some(kind), Asking::Later);
+            self.lost_fragment |= found.is_none();
+            return Ok(found);
         }
         let position = self.slots.find_or_add(address, Some(kind), Asking::Later);
         if self.slots.len() > limits::ITEMS_MAX { Err(DecodeError::TooManyItems) } else { Ok(Some(position)) }
@@ -308,10 +312,10 @@ impl Decoder {
         asking: Asking,
         events: &mut Vec<StreamEvent>,
     ) -> Result<(), DecodeError> {
+        let lost_fragment = self.lost_fragment;
         let slot = self.slot(address, kind, asking)?;
-        let before = slot.progress;
-        let first = before != Progress::Finished;
-        // The list's word on a part that was cut does not undo that its last frame came whole, nor the reverse.
+        // What came whole stays as it came; what was cut may still come whole.
+        let first = slot.progress != Progress::Finished;
         slot.in_terminal |= asking == Asking::Terminal;
         if first {
             slot.absorb(item);
@@ -328,7 +332,9 @@ impl Decoder {
             Kind::Function | Kind::Custom if whole => {
                 let again = if first { None } else { Some(item) };
                 match finished_call(slot, kind, again) {
-                    Ok(call) => {
+                    Ok(mut call) => {
+                        // Blank means no arguments (P9), but not where some came and were lost: that is no call to run.
+                        call.malformed |= lost_fragment && call.call.text().trim().is_empty();
                         if first {
                             slot.raw = Some(raw_call(slot, kind, item));
                         }

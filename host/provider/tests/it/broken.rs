@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use wharf_core::ErrorKind;
 use wharf_core::model::{Fate, RequestError, StreamEvent};
@@ -157,6 +158,24 @@ async fn nothing_is_sent_where_nobody_listens() {
     let message = error.error.message;
     assert!(message.starts_with(&format!(r#"provider "openai" cannot be reached at {url}: "#)), "{message}");
     assert!(error.error.hint.unwrap().starts_with("check base_url of providers.openai"));
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_has_sent_nothing() {
+    // covers G13
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/v1", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let mut sent = Vec::new();
+        socket.read_to_end(&mut sent).await.unwrap_or(0);
+        sent
+    });
+    let (events, error) = read(&url, Timeouts::default()).await;
+    assert_eq!((events, error.unwrap().fate), (vec![], Fate::NotSent));
+    let sent = String::from_utf8_lossy(&server.await.unwrap()).into_owned();
+    assert!(!sent.contains("sk-very-secret") && !sent.contains("POST"), "{sent}");
 }
 
 #[tokio::test]

@@ -357,6 +357,28 @@ fn calls_that_stream_in_parallel_without_any_id_are_not_mixed() {
 }
 
 #[test]
+fn a_call_whose_fragments_were_lost_is_malformed_and_not_without_arguments() {
+    // covers P7, P9
+    let open = |n: u64| without(without(function(n, ""), "id"), "arguments");
+    let delta = |text: &str| json!({"type": "response.function_call_arguments.delta", "delta": text});
+    let place = |frame: Value| without(frame, "output_index");
+    let announced = |n: u64| place(added(0, without(open(n), "status")));
+    let frames = [
+        created(),
+        announced(1),
+        announced(2),
+        delta("[1"),
+        delta("[2"),
+        place(done(0, open(1))),
+        place(done(0, with(open(2), "arguments", json!("[2]")))),
+        completed(json!([])),
+    ];
+    let (events, _) = ended(&frames);
+    let lost = FinishedCall { malformed: true, ..look(1, "") };
+    assert_eq!(events.last(), Some(&StreamEvent::SyncCalls(vec![lost, look(2, "[2]")])));
+}
+
+#[test]
 fn ids_that_change_from_frame_to_frame_are_one_item() {
     let id = |item: Value, id: &str| with(item, "id", json!(id));
     let mut delta = text_delta("Hello");
