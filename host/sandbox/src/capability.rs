@@ -71,7 +71,8 @@ impl Capability {
         let Some(component) = code.get() else {
             return Err(LoadError::Unavailable { name, reason: "its code is not there".into() });
         };
-        let mismatch = |error: wasmtime::Error| LoadError::Mismatch { name: name.clone(), reason: format!("{error:#}") };
+        let mismatch =
+            |error: wasmtime::Error| LoadError::Mismatch { name: name.clone(), reason: format!("{error:#}") };
         let prepared = sandbox.linker.instantiate_pre(component).map_err(mismatch)?;
         let tools = tools::GuestIndices::new(&prepared).map_err(mismatch)?;
         let about = match inspection.about {
@@ -178,9 +179,7 @@ impl Capability {
         };
         Err(match ended {
             Ended::TimedOut => LoadError::TimedOut { name, asked, limit: limits::PURE_TIME },
-            Ended::MemoryExceeded => {
-                LoadError::MemoryExceeded { name, asked, limit_bytes: limits::PURE_MEMORY_BYTES }
-            }
+            Ended::MemoryExceeded => LoadError::MemoryExceeded { name, asked, limit_bytes: limits::PURE_MEMORY_BYTES },
             Ended::Trapped(message) => LoadError::Trapped { name, asked, message },
             Ended::NotRun(reason) => LoadError::Unavailable { name, reason },
         })
@@ -188,7 +187,7 @@ impl Capability {
 
     fn refused(&self, failure: types::Failure) -> LoadError {
         let failure = contract::core_failure(failure, limits::DESCRIPTION_BYTES_MAX as u64);
-        LoadError::ConfigRefused { name: self.name().into(), failure }
+        LoadError::ConfigRefused { name: self.name().into(), failure: Box::new(failure) }
     }
 
     fn wrong_answer(&self, asked: &'static str, answer: &Answer) -> LoadError {
@@ -301,7 +300,8 @@ impl Inner {
 
     fn success(&self, contents: Vec<types::Content>) -> CallOutcome {
         if contents.len() > limits::CONTENTS_MAX {
-            let message = format!("the tool gave {} contents, at most {} are taken", contents.len(), limits::CONTENTS_MAX);
+            let message =
+                format!("the tool gave {} contents, at most {} are taken", contents.len(), limits::CONTENTS_MAX);
             return CallOutcome::Failure(Failure::new(FailureKind::Failed, message));
         }
         let contents: Vec<Content> = contract::contents(contents);

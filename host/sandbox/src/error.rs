@@ -134,7 +134,7 @@ pub enum LoadError {
         /// The capability.
         name: String,
         /// In its own words.
-        failure: Failure,
+        failure: Box<Failure>,
     },
     /// `config-schema`, `definitions` or `describe` took too long.
     #[error("capability {name:?} did not answer {asked} in {limit:?}")]
@@ -197,12 +197,11 @@ impl LoadError {
             Self::Malformed { .. } => Some("build or download the component again".into()),
             Self::TooLarge { .. } => Some("build with optimisations and without debug information".into()),
             Self::Imports { refused, .. } => Some(import_hint(refused)),
-            Self::Mismatch { .. } => {
-                Some("build the component with the interface files of this host's version".into())
-            }
-            Self::NothingUsable { .. } => {
-                Some(format!("export wharf:tool/tools@{}; `wharf tool inspect` shows what a file exports", crate::CONTRACT))
-            }
+            Self::Mismatch { .. } => Some("build the component with the interface files of this host's version".into()),
+            Self::NothingUsable { .. } => Some(format!(
+                "export wharf:tool/tools@{}; `wharf tool inspect` shows what a file exports",
+                crate::CONTRACT
+            )),
             Self::Contract { served, .. } => {
                 Some(format!("build it for wharf:tool@{}", served.join(" or wharf:tool@")))
             }

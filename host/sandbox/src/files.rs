@@ -172,7 +172,8 @@ fn restrict_p2(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let mut types = linker.instance(P2[0])?;
     types.func_wrap_async(
         "[method]descriptor.open-at",
-        |mut store: Store<'_>, (fd, path_flags, path, open_flags, flags): (Fd, PathFlags, String, OpenFlags, DescriptorFlags)| {
+        |mut store: Store<'_>,
+         (fd, path_flags, path, open_flags, flags): (Fd, PathFlags, String, OpenFlags, DescriptorFlags)| {
             Box::new(async move {
                 let asked = Asked {
                     follow: path_flags.contains(PathFlags::SYMLINK_FOLLOW),
@@ -196,15 +197,18 @@ fn restrict_p2(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
             })
         },
     )?;
-    types.func_wrap_async("[method]descriptor.stat-at", |mut store: Store<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
-        Box::new(async move {
-            let found = folder(store.data_mut(), &fd)?;
-            match looked(found, &path, flags.contains(PathFlags::SYMLINK_FOLLOW)).await {
-                Ok(()) => answer(store.data_mut().filesystem().stat_at(fd, flags, path).await),
-                Err(error) => Ok((Err(ErrorCode::from(&error)),)),
-            }
-        })
-    })?;
+    types.func_wrap_async(
+        "[method]descriptor.stat-at",
+        |mut store: Store<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+            Box::new(async move {
+                let found = folder(store.data_mut(), &fd)?;
+                match looked(found, &path, flags.contains(PathFlags::SYMLINK_FOLLOW)).await {
+                    Ok(()) => answer(store.data_mut().filesystem().stat_at(fd, flags, path).await),
+                    Err(error) => Ok((Err(ErrorCode::from(&error)),)),
+                }
+            })
+        },
+    )?;
     types.func_wrap_async(
         "[method]descriptor.metadata-hash-at",
         |mut store: Store<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
@@ -243,7 +247,8 @@ fn restrict_p3(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     let mut types = linker.instance(P3[0])?;
     types.func_wrap_concurrent(
         "[method]descriptor.open-at",
-        |store: &Store, (fd, path_flags, path, open_flags, flags): (Fd, PathFlags, String, OpenFlags, DescriptorFlags)| {
+        |store: &Store,
+         (fd, path_flags, path, open_flags, flags): (Fd, PathFlags, String, OpenFlags, DescriptorFlags)| {
             Box::pin(async move {
                 let asked = Asked {
                     follow: path_flags.contains(PathFlags::SYMLINK_FOLLOW),

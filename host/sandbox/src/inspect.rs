@@ -96,7 +96,14 @@ pub fn inspect(name: &str, bytes: &[u8], grants: &Grants) -> Result<Inspection, 
         .into_iter()
         .map(|import| ImportReport { verdict: judge(&import, grants), name: import })
         .collect();
-    Ok(Inspection { digest: Digest::of(bytes), bytes: bytes.len() as u64, imports, exports: names.exports, tools, about })
+    Ok(Inspection {
+        digest: Digest::of(bytes),
+        bytes: bytes.len() as u64,
+        imports,
+        exports: names.exports,
+        tools,
+        about,
+    })
 }
 
 #[derive(Default)]
@@ -124,10 +131,7 @@ fn read_names(name: &str, bytes: &[u8]) -> Result<Names, LoadError> {
             }
             Payload::ModuleSection { unchecked_range, .. } | Payload::ComponentSection { unchecked_range, .. } => {
                 let length = unchecked_range.end.saturating_sub(unchecked_range.start);
-                rest = usize::try_from(length)
-                    .ok()
-                    .and_then(|length| rest.get(length..))
-                    .ok_or_else(|| malformed(&"a module inside it ends early"))?;
+                rest = rest.get(length..).ok_or_else(|| malformed(&"a module inside it ends early"))?;
             }
             Payload::ComponentImportSection(section) => {
                 for import in section {
@@ -208,11 +212,7 @@ const SERVED: &[Package] = &[
     Package {
         name: "wasi:clocks",
         version: "0.3",
-        interfaces: &[
-            ("types", Needs::Nothing),
-            ("monotonic-clock", Needs::Nothing),
-            ("system-clock", Needs::Nothing),
-        ],
+        interfaces: &[("types", Needs::Nothing), ("monotonic-clock", Needs::Nothing), ("system-clock", Needs::Nothing)],
     },
     Package {
         name: "wasi:filesystem",
@@ -276,6 +276,12 @@ const SERVED: &[Package] = &[
     },
 ];
 
+/// Package, version and interface of everything on the list.
+#[cfg(test)]
+pub(crate) fn served_interfaces() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    SERVED.iter().flat_map(|package| package.interfaces.iter().map(|(name, _)| (package.name, package.version, *name)))
+}
+
 fn judge(import: &str, grants: &Grants) -> ImportVerdict {
     let Some((package, interface, version)) = split(import) else { return ImportVerdict::Unknown };
     let mut served = Vec::new();
@@ -321,9 +327,9 @@ fn by_grant(needs: Needs, grants: &Grants) -> ImportVerdict {
         // Requests, secrets and calls of other tools are answered with denial whatever is granted until each has its
         // one checked path; a grant that is not served yet is narrower than written, never wider.
         Needs::Http => denied(r#"http = ["https://example.com/*"]"#),
-        Needs::Secrets => {
-            denied(r#"secrets = [{ name = "token", from = { env = "NAME" }, to = "https://example.com", as = "bearer" }]"#)
-        }
+        Needs::Secrets => denied(
+            r#"secrets = [{ name = "token", from = { env = "NAME" }, to = "https://example.com", as = "bearer" }]"#,
+        ),
         Needs::Tools => denied(r#"tools = ["name"]"#),
         Needs::Never => ImportVerdict::AnsweredWithDenial { grant_line: None },
     }
@@ -339,14 +345,21 @@ mod tests {
         for served in ["wasi:io/poll@0.2.0", "wasi:io/poll@0.2.9", "wasi:io/poll@0.2.99", "wasi:clocks/types@0.3.0"] {
             assert_eq!(verdict(served), ImportVerdict::Granted, "{served}");
         }
-        for wrong in ["wasi:io/poll@0.1.0", "wasi:io/poll@0.20.0", "wasi:io/poll@0.2.0-rc-2023", "wasi:io/poll@0.2.", "wasi:io/poll@1.0.0"] {
+        for wrong in [
+            "wasi:io/poll@0.1.0",
+            "wasi:io/poll@0.20.0",
+            "wasi:io/poll@0.2.0-rc-2023",
+            "wasi:io/poll@0.2.",
+            "wasi:io/poll@1.0.0",
+        ] {
             assert_eq!(verdict(wrong), ImportVerdict::WrongVersion { served: vec!["0.2".into()] }, "{wrong}");
         }
         assert_eq!(
             verdict("wharf:tool/progress@0.1.0"),
             ImportVerdict::WrongVersion { served: vec!["0.1.0-draft".into()] }
         );
-        for unknown in ["wasi:keyvalue/store@0.2.0", "host", "wasi:io/poll", "acme:x/y@1.0.0", "wasi:cli/run@0.2.0", ""] {
+        for unknown in ["wasi:keyvalue/store@0.2.0", "host", "wasi:io/poll", "acme:x/y@1.0.0", "wasi:cli/run@0.2.0", ""]
+        {
             assert_eq!(verdict(unknown), ImportVerdict::Unknown, "{unknown}");
         }
     }
@@ -360,9 +373,6 @@ mod tests {
         assert!(denied(files, &grants) && denied(env, &grants));
         grants.env.insert("LANG".into(), "C".into());
         assert!(denied(files, &grants) && !denied(env, &grants));
-        assert_eq!(
-            judge("wasi:sockets/tcp@0.2.9", &grants),
-            ImportVerdict::AnsweredWithDenial { grant_line: None }
-        );
+        assert_eq!(judge("wasi:sockets/tcp@0.2.9", &grants), ImportVerdict::AnsweredWithDenial { grant_line: None });
     }
 }

@@ -15,6 +15,8 @@
 //!
 //! A component is given: standard WASI 0.2 and 0.3 and the contract's own imports, all answering with their own error
 //! where nothing is granted; the folders of its file grants, opened once at load; the environment values that are named.
+//! A component may export the contract's functions as `async func` too: functions of WASI 0.3 that wait (files, clocks)
+//! may wait in such ones alone; those of WASI 0.2 may in any.
 //! Not served yet: HTTP, secrets, calls of other tools, a state folder; they answer with denial whatever is granted.
 //!
 //! ```no_run
@@ -47,6 +49,8 @@
 //! # Ok(())
 //! # }
 //! ```
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 mod answers;
 mod cache;

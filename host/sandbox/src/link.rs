@@ -21,3 +21,33 @@ fn build(engine: &Engine) -> wasmtime::Result<Linker<StoreState>> {
     crate::files::restrict(&mut linker)?;
     Ok(linker)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::served_interfaces;
+
+    /// The inspection's list and the linker are two: a name on the list that is not linked would be "granted" and then
+    /// fail as a mismatch.
+    #[test]
+    fn everything_on_the_list_of_what_is_served_is_linked() {
+        let (engine, _) = crate::engine::engine().unwrap();
+        let mut linker = linker(&engine).unwrap();
+        let mut missing = Vec::new();
+        for (package, version, interface) in served_interfaces() {
+            let release = match (package, version) {
+                ("wharf:tool", version) => version,
+                (_, "0.2") => "0.2.12",
+                (_, "0.3") => "0.3.0",
+                (package, version) => panic!("which release of {package}@{version}?"),
+            };
+            let name = format!("{package}/{interface}@{release}");
+            // Only a name that is taken is refused.
+            if linker.root().func_wrap(&name, |_, (): ()| Ok(())).is_ok() {
+                missing.push(name);
+            }
+        }
+        // An interface of types alone needs no definition.
+        assert_eq!(missing, ["wasi:cli/types@0.3.0"]);
+    }
+}

@@ -126,9 +126,8 @@ fn check_guest_path(name: &str, grant: &FileGrant, path: &Path, before: &[OpenFo
         reason,
         hint: hint.into(),
     };
-    let plain = Path::new(&grant.guest)
-        .components()
-        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let plain =
+        Path::new(&grant.guest).components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !grant.guest.starts_with('/') || !plain || grant.guest.contains('\0') {
         return Err(refused(
             format!("its guest path {:?} is not absolute and plain", grant.guest),
@@ -145,12 +144,7 @@ fn check_guest_path(name: &str, grant: &FileGrant, path: &Path, before: &[OpenFo
 }
 
 /// The masks that a folder contains, if it may contain them.
-fn masks_inside(
-    name: &str,
-    folder: &OpenFolder,
-    path: &Path,
-    masks: &[PathBuf],
-) -> Result<Vec<PathBuf>, LoadError> {
+fn masks_inside(name: &str, folder: &OpenFolder, path: &Path, masks: &[PathBuf]) -> Result<Vec<PathBuf>, LoadError> {
     let refused = |reason: String, hint: &str| LoadError::Grant {
         name: name.into(),
         path: path.to_owned(),
@@ -169,10 +163,9 @@ fn masks_inside(
             format!("it contains {mask:?}, which no tool may write"),
             "grant a folder below it, or grant it with access = \"read\"",
         )),
-        Some(mask) if !cfg!(target_os = "linux") => Err(refused(
-            format!("it contains {mask:?}, which this system cannot hide"),
-            "grant a folder below it",
-        )),
+        Some(mask) if !cfg!(target_os = "linux") => {
+            Err(refused(format!("it contains {mask:?}, which this system cannot hide"), "grant a folder below it"))
+        }
         Some(_) | None => Ok(inside),
     }
 }
@@ -207,7 +200,9 @@ fn real_or_given(path: &Path) -> PathBuf {
         return real;
     }
     match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real_or_given(if parent.as_os_str().is_empty() { Path::new(".") } else { parent }).join(name),
+        (Some(parent), Some(name)) => {
+            real_or_given(if parent.as_os_str().is_empty() { Path::new(".") } else { parent }).join(name)
+        }
         _ => path.to_owned(),
     }
 }

@@ -138,9 +138,10 @@ impl Sandbox {
     /// Runs on the sandbox's threads; the future may be awaited on any executor.
     pub async fn load(&self, request: LoadRequest) -> Result<Capability, LoadError> {
         let (sandbox, name) = (self.clone(), request.name.clone());
-        self.0.run(Capability::load(sandbox, request)).await.unwrap_or_else(|stopped| {
-            Err(LoadError::Unavailable { name, reason: stopped.to_string() })
-        })
+        self.0
+            .run(Capability::load(sandbox, request))
+            .await
+            .unwrap_or_else(|stopped| Err(LoadError::Unavailable { name, reason: stopped.to_string() }))
     }
 
     /// Ends all calls (their outcome is `Cancelled`) and lets the threads go, without waiting for them.

@@ -77,9 +77,7 @@ async fn a_component_gets_the_exact_raw_text_of_a_custom_call() {
 #[tokio::test]
 async fn every_member_of_an_invocation_reaches_the_component() {
     // Gives back what lies between two offsets of its parameters: tool, config, call id, key, then attempt.
-    let pick = |pick: &str| {
-        Guest::new(&format!("(call $ok_text (local.get ${pick}) (local.get ${pick}_len))"))
-    };
+    let pick = |pick: &str| Guest::new(&format!("(call $ok_text (local.get ${pick}) (local.get ${pick}_len))"));
     let mut invocation = call("tool", "input");
     invocation.config = r#"{"a":1}"#.into();
     invocation.attempt = 42;
@@ -104,7 +102,8 @@ async fn every_member_of_an_invocation_reaches_the_component() {
 // covers Q18
 #[tokio::test]
 async fn contents_and_failures_become_the_one_envelope() {
-    let json = load(&Guest::new("(call $ok_json (local.get $input) (local.get $input_len))"), Given::default()).await.unwrap();
+    let json =
+        load(&Guest::new("(call $ok_json (local.get $input) (local.get $input_len))"), Given::default()).await.unwrap();
     let exact = r#"{"b": 1.0, "a": 18446744073709551615}"#;
     assert_eq!(
         run(&json, exact).await.outcome.into_envelope(),
@@ -113,7 +112,10 @@ async fn contents_and_failures_become_the_one_envelope() {
     // What is called JSON and is not is text: the call had its effects.
     let outcome = run(&json, "{oops").await.outcome;
     assert_eq!(outcome, CallOutcome::Success(vec![Content::Text("{oops".into())]));
-    let fail = load(&Guest::new("(call $fail (i32.const 1) (local.get $input) (local.get $input_len))"), Given::default()).await.unwrap();
+    let fail =
+        load(&Guest::new("(call $fail (i32.const 1) (local.get $input) (local.get $input_len))"), Given::default())
+            .await
+            .unwrap();
     let outcome = run(&fail, "no such file").await.outcome;
     assert_eq!(outcome, CallOutcome::Failure(Failure::new(FailureKind::NotFound, "no such file")));
     assert_eq!(
@@ -146,8 +148,10 @@ async fn every_kind_of_failure_keeps_its_kind() {
 
 #[tokio::test]
 async fn a_call_has_no_state_of_an_earlier_one() {
-    let guest = Guest::new("(global.set $count (i32.add (global.get $count) (i32.const 1))) (call $ok_number (global.get $count))")
-        .core("(global $count (mut i32) (i32.const 0))");
+    let guest = Guest::new(
+        "(global.set $count (i32.add (global.get $count) (i32.const 1))) (call $ok_number (global.get $count))",
+    )
+    .core("(global $count (mut i32) (i32.const 0))");
     let guest = load(&guest, Given::default()).await.unwrap();
     for _ in 0..3 {
         assert_eq!(text(&guest, "").await, "01");
@@ -204,7 +208,10 @@ fn printing(times: u32) -> Guest {
     );
     Guest::new(&invoke).imports(
         STDOUT,
-        &[("get-stdout", "$stdout", "get-stdout"), ("write", "$streams", "[method]output-stream.blocking-write-and-flush")],
+        &[
+            ("get-stdout", "$stdout", "get-stdout"),
+            ("write", "$streams", "[method]output-stream.blocking-write-and-flush"),
+        ],
         r#"(import "host" "get-stdout" (func $get_stdout (result i32)))
            (import "host" "write" (func $write (param i32 i32 i32 i32)))"#,
     )
@@ -237,10 +244,7 @@ async fn standard_output_is_kept_up_to_its_bound_and_shown_as_it_comes() {
         assert_eq!(report.outcome, CallOutcome::Success(vec![Content::Text("00".into())]));
         let kept = line.repeat(times.min(64) as usize);
         assert_eq!(*watching.output.lock().unwrap(), kept.as_bytes());
-        assert_eq!(
-            report.stdout,
-            Captured { text: kept, truncated, total_bytes: u64::from(times) * 1024 }
-        );
+        assert_eq!(report.stdout, Captured { text: kept, truncated, total_bytes: u64::from(times) * 1024 });
         assert_eq!(report.stderr, Captured::default());
     }
 }
@@ -300,7 +304,11 @@ async fn a_blob_that_was_handed_to_the_call_can_be_read_and_no_other() {
              (then (call $ok_number (i32.load8_u (i32.const 0x80308))))
              (else (call $ok_text (i32.load (i32.const 0x80308)) (i32.load (i32.const 0x8030c)))))"#,
     )
-    .imports(&imports, &[("read", "$blobs", "read")], r#"(import "host" "read" (func $read (param i32 i32 i64 i32 i32)))"#);
+    .imports(
+        &imports,
+        &[("read", "$blobs", "read")],
+        r#"(import "host" "read" (func $read (param i32 i32 i64 i32 i32)))"#,
+    );
     let guest = load(&guest, Given::default()).await.unwrap();
     let attachment = |bytes: &'static [u8]| Attachment {
         digest: BlobDigest::new(Digest::of(bytes).to_string()),

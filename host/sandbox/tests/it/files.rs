@@ -1,1 +1,454 @@
-//! (see below)
+//! Granted folders: what a component reaches in them, what not, and which grants are refused as written.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use wharf_core::grants::{FileAccess, FileGrant, Grants};
+use wharf_core::tool::Content;
+use wharf_sandbox::{CallOutcome, Capability, LoadError, Roots};
+
+use crate::kit::{Given, Guest, load, run};
+
+const CODES: [&str; 37] = [
+    "access",
+    "would-block",
+    "already",
+    "bad-descriptor",
+    "busy",
+    "deadlock",
+    "quota",
+    "exist",
+    "file-too-large",
+    "illegal-byte-sequence",
+    "in-progress",
+    "interrupted",
+    "invalid",
+    "io",
+    "is-directory",
+    "loop",
+    "too-many-links",
+    "message-size",
+    "name-too-long",
+    "no-device",
+    "no-entry",
+    "no-lock",
+    "insufficient-memory",
+    "insufficient-space",
+    "not-directory",
+    "not-empty",
+    "not-recoverable",
+    "unsupported",
+    "no-tty",
+    "no-such-device",
+    "overflow",
+    "not-permitted",
+    "pipe",
+    "read-only",
+    "invalid-seek",
+    "text-file-busy",
+    "cross-device",
+];
+
+/// The first letter of the input says what to do with the path behind it, in the first folder that the guest sees:
+/// `r`ead 64 bytes, `R` the same without following a link, `w`rite "x" (made if it is not there), `s`tat, `l` read a link,
+/// open as a `d`irectory, open and keep nothing: `o`. Gives text, or the number of an error code, or "none" of folders.
+fn files(p3: bool) -> Guest {
+    let (version, async_, codes) = if p3 {
+        let cases: String =
+            CODES.iter().filter(|code| **code != "would-block").map(|code| format!("(case \"{code}\")")).collect();
+        ("0.3.0", "async", format!("(variant {cases} (case \"other\" (option string)))"))
+    } else {
+        let cases: String = CODES.iter().map(|code| format!("\"{code}\" ")).collect();
+        ("0.2.0", "", format!("(enum {cases})"))
+    };
+    let read = if p3 {
+        ""
+    } else {
+        r#"(export "[method]descriptor.read" (func (param "self" (borrow $d)) (param "length" u64) (param "offset" u64)
+             (result (result (tuple (list u8) bool) (error $c)))))
+           (export "[method]descriptor.write" (func (param "self" (borrow $d)) (param "buffer" (list u8)) (param "offset" u64)
+             (result (result u64 (error $c)))))
+           (type $t_ (enum "unknown" "block-device" "character-device" "directory" "fifo" "symbolic-link" "regular-file" "socket"))
+           (export "descriptor-type" (type $t (eq $t_)))
+           (alias outer 1 $datetime (type $dt_)) (export "datetime" (type $dt (eq $dt_)))
+           (type $stat_ (record (field "type" $t) (field "link-count" u64) (field "size" u64)
+             (field "data-access-timestamp" (option $dt)) (field "data-modification-timestamp" (option $dt))
+             (field "status-change-timestamp" (option $dt))))
+           (export "descriptor-stat" (type $stat (eq $stat_)))
+           (export "[method]descriptor.stat-at" (func (param "self" (borrow $d)) (param "path-flags" $pf) (param "path" string)
+             (result (result $stat (error $c)))))"#
+    };
+    let clock = if p3 {
+        ""
+    } else {
+        r#"(import "wasi:clocks/wall-clock@0.2.0" (instance $wall
+             (type $d_ (record (field "seconds" u64) (field "nanoseconds" u32))) (export "datetime" (type (eq $d_)))))
+           (alias export $wall "datetime" (type $datetime))"#
+    };
+    let imports = format!(
+        r#"{clock}
+        (import "wasi:filesystem/types@{version}" (instance $types
+          (export "descriptor" (type $d (sub resource)))
+          (type $c_ {codes}) (export "error-code" (type $c (eq $c_)))
+          (type $pf_ (flags "symlink-follow")) (export "path-flags" (type $pf (eq $pf_)))
+          (type $of_ (flags "create" "directory" "exclusive" "truncate")) (export "open-flags" (type $of (eq $of_)))
+          (type $df_ (flags "read" "write" "file-integrity-sync" "data-integrity-sync" "requested-write-sync" "mutate-directory"))
+          (export "descriptor-flags" (type $df (eq $df_)))
+          (export "[method]descriptor.open-at" (func {async_} (param "self" (borrow $d)) (param "path-flags" $pf) (param "path" string)
+            (param "open-flags" $of) (param "flags" $df) (result (result (own $d) (error $c)))))
+          (export "[method]descriptor.readlink-at" (func {async_} (param "self" (borrow $d)) (param "path" string)
+            (result (result string (error $c)))))
+          {read}))
+        (alias export $types "descriptor" (type $descriptor))
+        (import "wasi:filesystem/preopens@{version}" (instance $preopens
+          (alias outer 1 $descriptor (type $d_)) (export "descriptor" (type $d (eq $d_)))
+          (export "get-directories" (func (result (list (tuple (own $d) string)))))))"#
+    );
+    let mut host = vec![
+        ("directories", "$preopens", "get-directories"),
+        ("open", "$types", "[method]descriptor.open-at"),
+        ("readlink", "$types", "[method]descriptor.readlink-at"),
+    ];
+    let mut core = String::from(
+        r#"(import "host" "directories" (func $directories (param i32)))
+           (import "host" "open" (func $open (param i32 i32 i32 i32 i32 i32 i32)))
+           (import "host" "readlink" (func $readlink (param i32 i32 i32 i32)))"#,
+    );
+    let mut more = String::new();
+    if !p3 {
+        host.extend([
+            ("read", "$types", "[method]descriptor.read"),
+            ("write", "$types", "[method]descriptor.write"),
+            ("stat", "$types", "[method]descriptor.stat-at"),
+        ]);
+        core.push_str(
+            r#"(import "host" "read" (func $read (param i32 i64 i64 i32)))
+               (import "host" "write" (func $write (param i32 i32 i32 i64 i32)))
+               (import "host" "stat" (func $stat (param i32 i32 i32 i32 i32)))"#,
+        );
+        more.push_str(
+            r#"(if (i32.eq (local.get $what) (i32.const 115)) (then ;; s
+                 (call $stat (local.get $dir) (i32.const 1) (local.get $path) (local.get $path_len) (i32.const 0x80300))
+                 (if (i32.load8_u (i32.const 0x80300)) (then (return (call $ok_number (i32.load8_u (i32.const 0x80308))))))
+                 (return (call $ok_text (i32.const 0x80400) (i32.const 2)))))"#,
+        );
+    }
+    let finish = if p3 {
+        "(call $ok_text (i32.const 0x80400) (i32.const 2))"
+    } else {
+        r#"(if (i32.or (i32.eq (local.get $what) (i32.const 114)) (i32.eq (local.get $what) (i32.const 82))) (then ;; r R
+             (call $read (local.get $fd) (i64.const 64) (i64.const 0) (i32.const 0x80300))
+             (if (i32.load8_u (i32.const 0x80300)) (then (return (call $ok_number (i32.load8_u (i32.const 0x80304))))))
+             (return (call $ok_text (i32.load (i32.const 0x80304)) (i32.load (i32.const 0x80308))))))
+           (if (i32.eq (local.get $what) (i32.const 119)) (then ;; w
+             (i32.store8 (i32.const 0x80500) (i32.const 120))
+             (call $write (local.get $fd) (i32.const 0x80500) (i32.const 1) (i64.const 0) (i32.const 0x80300))
+             (if (i32.load8_u (i32.const 0x80300)) (then (return (call $ok_number (i32.load8_u (i32.const 0x80308))))))))
+           (call $ok_text (i32.const 0x80400) (i32.const 2))"#
+    };
+    let error_at = 0x80304;
+    let invoke = format!(
+        r#"(local $what i32) (local $path i32) (local $path_len i32) (local $dir i32) (local $fd i32)
+           (local $of i32) (local $df i32) (local $pf i32)
+           (i32.store16 (i32.const 0x80400) (i32.const 0x6b6f)) ;; ok
+           (call $directories (i32.const 0x80300))
+           (if (i32.eqz (i32.load (i32.const 0x80304))) (then
+             (i32.store (i32.const 0x80400) (i32.const 0x656e6f6e)) ;; none
+             (return (call $ok_text (i32.const 0x80400) (i32.const 4)))))
+           (local.set $dir (i32.load (i32.load (i32.const 0x80300))))
+           (local.set $what (i32.load8_u (local.get $input)))
+           (local.set $path (i32.add (local.get $input) (i32.const 1)))
+           (local.set $path_len (i32.sub (local.get $input_len) (i32.const 1)))
+           {more}
+           (if (i32.eq (local.get $what) (i32.const 108)) (then ;; l
+             (call $readlink (local.get $dir) (local.get $path) (local.get $path_len) (i32.const 0x80300))
+             (if (i32.load8_u (i32.const 0x80300)) (then (return (call $ok_number (i32.load8_u (i32.const {error_at}))))))
+             (return (call $ok_text (i32.load (i32.const 0x80304)) (i32.load (i32.const 0x80308))))))
+           (local.set $df (i32.const 1))
+           (local.set $pf (i32.ne (local.get $what) (i32.const 82)))
+           (if (i32.eq (local.get $what) (i32.const 119)) (then (local.set $of (i32.const 1)) (local.set $df (i32.const 2))))
+           (if (i32.eq (local.get $what) (i32.const 100)) (then (local.set $of (i32.const 2))))
+           (call $open (local.get $dir) (local.get $pf) (local.get $path) (local.get $path_len) (local.get $of) (local.get $df) (i32.const 0x80300))
+           (if (i32.load8_u (i32.const 0x80300)) (then (return (call $ok_number (i32.load8_u (i32.const {error_at}))))))
+           (local.set $fd (i32.load (i32.const 0x80304)))
+           {finish}"#
+    );
+    let mut guest = Guest::new(&invoke);
+    guest.async_invoke = p3;
+    guest.imports(&imports, &host, &core)
+}
+
+fn grant(host: &Path, access: FileAccess) -> FileGrant {
+    FileGrant { host: host.to_str().unwrap().into(), guest: "/data".into(), access, overlap: false }
+}
+
+fn given(files: Vec<FileGrant>, roots: Roots) -> Given {
+    Given { grants: Grants { files, ..Grants::default() }, roots, ..Given::default() }
+}
+
+async fn guest(host: &Path, access: FileAccess, masked: &[PathBuf]) -> Capability {
+    let roots = Roots { masked: masked.to_vec(), ..Roots::default() };
+    load(&files(false), given(vec![grant(host, access)], roots)).await.unwrap()
+}
+
+/// What the guest says: text, or the word for an error code.
+async fn says(guest: &Capability, input: &str) -> String {
+    let CallOutcome::Success(contents) = run(guest, input).await.outcome else { panic!("{input}") };
+    let [Content::Text(text)] = contents.as_slice() else { panic!("{contents:?}") };
+    match text.parse::<usize>() {
+        Ok(code) => CODES[code].into(),
+        Err(_) => text.clone(),
+    }
+}
+
+/// A folder `granted` beside a folder `outside`, with links from one to the other.
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let at = |path: &str| place.path().join(path);
+    std::fs::create_dir_all(at("granted/sub")).unwrap();
+    std::fs::create_dir(at("outside")).unwrap();
+    std::fs::write(at("granted/file"), "inside").unwrap();
+    std::fs::write(at("granted/sub/deep"), "deep").unwrap();
+    std::fs::write(at("outside/canary"), "secret").unwrap();
+    symlink("file", at("granted/link")).unwrap();
+    symlink("../outside/canary", at("granted/out")).unwrap();
+    symlink(at("outside/canary"), at("granted/absolute")).unwrap();
+    symlink("../outside", at("granted/folder-out")).unwrap();
+    place
+}
+
+// AUTH-3, FS-1, FS-2
+#[tokio::test]
+async fn a_folder_is_reached_if_it_is_granted_and_nothing_outside_of_it() {
+    let place = place();
+    let none = load(&files(false), Given::default()).await.unwrap();
+    assert_eq!(says(&none, "rfile").await, "none");
+    let read = guest(&place.path().join("granted"), FileAccess::Read, &[]).await;
+    let cases = [
+        ("rfile", "inside"),
+        ("r./sub/../file", "inside"),
+        ("rsub/deep", "deep"),
+        ("rlink", "inside"),
+        ("Rlink", "loop"),
+        ("dsub", "ok"),
+        ("dfile", "not-directory"),
+        ("sfile", "ok"),
+        ("llink", "file"),
+        ("rmissing", "no-entry"),
+        ("smissing", "no-entry"),
+        ("r../outside/canary", "not-permitted"),
+        ("s../outside/canary", "not-permitted"),
+        ("rsub/../../outside/canary", "not-permitted"),
+        ("rout", "not-permitted"),
+        ("rabsolute", "not-permitted"),
+        ("rfolder-out/canary", "not-permitted"),
+        ("dfolder-out", "not-permitted"),
+        ("labsolute", "not-permitted"),
+        ("r/etc/hostname", "not-permitted"),
+        ("wfile", "not-permitted"),
+        ("wnew", "not-permitted"),
+        ("rfile\0x", "invalid"),
+        ("r", "no-entry"),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(says(&read, input).await, expected, "{input:?}");
+    }
+    assert_eq!(std::fs::read_to_string(place.path().join("granted/file")).unwrap(), "inside");
+    assert!(!place.path().join("granted/new").exists());
+}
+
+#[tokio::test]
+async fn a_writable_folder_can_be_written_and_nothing_outside_of_it() {
+    let place = place();
+    let write = guest(&place.path().join("granted"), FileAccess::ReadWrite, &[]).await;
+    let cases = [
+        ("wnew", "ok"),
+        ("wfile", "ok"),
+        ("rnew", "x"),
+        ("rfile", "xnside"),
+        ("wsub/new", "ok"),
+        ("wout", "not-permitted"),
+        ("wabsolute", "not-permitted"),
+        ("wfolder-out/new", "not-permitted"),
+        ("w../outside/new", "not-permitted"),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(says(&write, input).await, expected, "{input:?}");
+    }
+    // The host's own witness.
+    assert_eq!(std::fs::read_to_string(place.path().join("outside/canary")).unwrap(), "secret");
+    assert_eq!(std::fs::read_dir(place.path().join("outside")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn wasi_0_3_reaches_the_same_folders() {
+    let place = place();
+    let none = load(&files(true), Given::default()).await.unwrap();
+    assert_eq!(says(&none, "rfile").await, "none");
+    let granted = place.path().join("granted");
+    let hidden = granted.join("sub");
+    let roots = Roots { masked: vec![hidden], ..Roots::default() };
+    let read = load(&files(true), given(vec![grant(&granted, FileAccess::Read)], roots)).await.unwrap();
+    // 0.3 has no `would-block`: codes behind it are one less.
+    let code = |word: &str| CODES.iter().filter(|code| **code != "would-block").position(|code| *code == word).unwrap();
+    let number = |word: &str| format!("{:02}", code(word));
+    for (input, expected) in [
+        ("rfile", "ok".to_owned()),
+        ("llink", "file".into()),
+        ("rmissing", number("no-entry")),
+        ("rsub/deep", number("no-entry")),
+        ("dsub", number("no-entry")),
+        ("rout", number("not-permitted")),
+        ("wfile", number("not-permitted")),
+    ] {
+        let CallOutcome::Success(contents) = run(&read, input).await.outcome else { panic!("{input}") };
+        assert_eq!(contents, vec![Content::Text(expected)], "{input:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_is_opened_once_at_load_and_replacing_it_changes_nothing() {
+    let place = place();
+    let at = |path: &str| place.path().join(path);
+    let read = guest(&at("granted"), FileAccess::Read, &[]).await;
+    std::fs::rename(at("granted"), at("moved")).unwrap();
+    symlink(at("outside"), at("granted")).unwrap();
+    assert_eq!(says(&read, "rfile").await, "inside");
+    assert_eq!(says(&read, "rcanary").await, "no-entry");
+}
+
+#[tokio::test]
+async fn a_fifo_and_a_socket_are_refused_at_once() {
+    let place = place();
+    let fifo = place.path().join("granted/fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let _socket = std::os::unix::net::UnixListener::bind(place.path().join("granted/socket")).unwrap();
+    for access in [FileAccess::Read, FileAccess::ReadWrite] {
+        let guest = guest(&place.path().join("granted"), access, &[]).await;
+        // Nobody writes to it: opening it for reading would wait for ever.
+        assert_eq!(says(&guest, "rfifo").await, "not-permitted");
+        assert_eq!(says(&guest, "rfile").await, "inside");
+        assert!(["no-device", "not-permitted", "io"].contains(&says(&guest, "rsocket").await.as_str()));
+    }
+    let write = guest(&place.path().join("granted"), FileAccess::ReadWrite, &[]).await;
+    let said = says(&write, "wfifo").await;
+    assert!(["no-such-device", "no-device", "not-permitted", "io"].contains(&said.as_str()), "{said}");
+}
+
+fn refusal(error: &LoadError) -> String {
+    match error {
+        LoadError::Grant { reason, .. } => reason.clone(),
+        LoadError::Folder { source, .. } => source.kind().to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_mask_inside_of_a_read_grant_is_not_there() {
+    let place = place();
+    let at = |path: &str| place.path().join(path);
+    std::fs::create_dir(at("granted/.wharf")).unwrap();
+    std::fs::write(at("granted/.wharf/journal"), "journal").unwrap();
+    std::fs::write(at("granted/harness.toml"), "policy").unwrap();
+    symlink(".wharf/journal", at("granted/to-journal")).unwrap();
+    symlink(".wharf", at("granted/to-state")).unwrap();
+    let masked = [at("granted/.wharf"), at("granted/harness.toml"), at("granted/wharf.lock")];
+    let open = guest(&at("granted"), FileAccess::Read, &[]).await;
+    let hidden = guest(&at("granted"), FileAccess::Read, &masked).await;
+    // Made after the load.
+    std::fs::write(at("granted/wharf.lock"), "pins").unwrap();
+    std::fs::write(at("granted/.wharf/later"), "later").unwrap();
+    let cases = [
+        ("r.wharf/journal", "journal"),
+        ("r.wharf/later", "later"),
+        ("rsub/../.wharf/journal", "journal"),
+        ("rto-journal", "journal"),
+        ("rto-state/journal", "journal"),
+        ("rharness.toml", "policy"),
+        ("rwharf.lock", "pins"),
+        ("d.wharf", "ok"),
+        ("s.wharf/journal", "ok"),
+        ("sharness.toml", "ok"),
+        ("sto-journal", "ok"),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(says(&open, input).await, expected, "{input:?}");
+        assert_eq!(says(&hidden, input).await, "no-entry", "{input:?}");
+    }
+    assert_eq!(says(&hidden, "rfile").await, "inside");
+    assert_eq!(says(&hidden, "sfile").await, "ok");
+    assert_eq!(says(&hidden, "lto-journal").await, ".wharf/journal", "the link itself is no secret");
+}
+
+#[tokio::test]
+async fn grants_that_reach_a_mask_are_refused() {
+    let place = place();
+    let at = |path: &str| place.path().join(path).canonicalize().unwrap();
+    let refused = async |host: &Path, access, masked: &[PathBuf]| {
+        let roots = Roots { masked: masked.to_vec(), ..Roots::default() };
+        match load(&files(false), given(vec![grant(host, access)], roots)).await {
+            Ok(_) => "allowed".to_owned(),
+            Err(error) => refusal(&error),
+        }
+    };
+    let (granted, sub, file) = (at("granted"), at("granted/sub"), at("granted/file"));
+    let lies_in = |mask: &Path| format!("it lies in {mask:?}, which no tool may reach");
+    let contains = |mask: &Path| format!("it contains {mask:?}, which no tool may write");
+    for access in [FileAccess::Read, FileAccess::ReadWrite] {
+        let mask = std::slice::from_ref(&sub);
+        assert_eq!(refused(&sub, access, mask).await, lies_in(&sub));
+        assert_eq!(refused(&sub, access, std::slice::from_ref(&granted)).await, lies_in(&granted));
+        // Through a link, and by another spelling.
+        assert_eq!(refused(&granted.join("../granted/sub/."), access, mask).await, lies_in(&sub));
+        symlink(&sub, place.path().join("by-link")).unwrap();
+        assert_eq!(refused(&place.path().join("by-link"), access, mask).await, lies_in(&sub));
+        std::fs::remove_file(place.path().join("by-link")).unwrap();
+        assert_eq!(refused(&at("outside"), access, mask).await, "allowed");
+    }
+    assert_eq!(refused(&granted, FileAccess::ReadWrite, std::slice::from_ref(&file)).await, contains(&file));
+    let not_yet = granted.join("wharf.lock");
+    assert_eq!(refused(&granted, FileAccess::ReadWrite, std::slice::from_ref(&not_yet)).await, contains(&not_yet));
+    assert_eq!(refused(&granted, FileAccess::Read, std::slice::from_ref(&file)).await, "allowed");
+    // A name that begins alike is no part of it.
+    std::fs::create_dir(place.path().join("granted/sub2")).unwrap();
+    assert_eq!(refused(&at("granted/sub2"), FileAccess::ReadWrite, &[sub]).await, "allowed");
+}
+
+#[tokio::test]
+async fn a_grant_that_is_wrong_as_written_is_refused_with_what_is_wrong() {
+    let place = place();
+    let root = place.path();
+    let refused = async |files_: Vec<FileGrant>, others: &[PathBuf]| {
+        let roots = Roots { base: root.to_owned(), others: others.to_vec(), ..Roots::default() };
+        match load(&files(false), given(files_, roots)).await {
+            Ok(_) => "allowed".to_owned(),
+            Err(error) => refusal(&error),
+        }
+    };
+    let (read, write) = (FileAccess::Read, FileAccess::ReadWrite);
+    let grant =
+        |host: &str, guest: &str, access| FileGrant { host: host.into(), guest: guest.into(), access, overlap: false };
+    assert_eq!(refused(vec![grant("granted", "/a", read)], &[]).await, "allowed");
+    assert_eq!(refused(vec![grant("missing", "/a", read)], &[]).await, "entity not found");
+    assert_eq!(refused(vec![grant("granted/file", "/a", read)], &[]).await, "it is not a folder");
+    for guest in ["a", "", "./a", "/a/../b", "/.."] {
+        let expected = format!("its guest path {guest:?} is not absolute and plain");
+        assert_eq!(refused(vec![grant("granted", guest, read)], &[]).await, expected);
+    }
+    assert_eq!(
+        refused(vec![grant("granted", "/a", read), grant("outside", "/a", read)], &[]).await,
+        "another folder is already granted as \"/a\""
+    );
+    // Writable around another grant, of the same capability or of another.
+    let sub = root.join("granted/sub").canonicalize().unwrap();
+    let around = format!("it is writable and contains {sub:?}, which is granted too");
+    let both = |access| vec![grant("granted", "/a", access), grant("granted/sub", "/b", read)];
+    assert_eq!(refused(both(write), &[]).await, around);
+    assert_eq!(refused(both(read), &[]).await, "allowed");
+    let mut meant = both(write);
+    meant[0].overlap = true;
+    assert_eq!(refused(meant, &[]).await, "allowed");
+    assert_eq!(refused(vec![grant("granted", "/a", write)], std::slice::from_ref(&sub)).await, around);
+    assert_eq!(refused(vec![grant("outside", "/a", write)], &[sub]).await, "allowed");
+}

@@ -4,7 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use wharf_core::grants::{Grants, Limits};
-use wharf_sandbox::{CallOutcome, CallReport, Capability, Invocation, LoadError, LoadRequest, Roots, Sandbox, SandboxOptions};
+use wharf_sandbox::{
+    CallOutcome, CallReport, Capability, Invocation, LoadError, LoadRequest, Roots, Sandbox, SandboxOptions,
+};
 
 /// A component. The bodies are core WebAssembly; `invoke` has `$input` and `$input_len` and leaves a result on the stack,
 /// made by `$ok_text`, `$ok_json` or `$fail`.
@@ -20,6 +22,8 @@ pub(crate) struct Guest {
     /// Replaces the answer of `definitions`.
     pub(crate) definitions_body: Option<String>,
     pub(crate) contract: String,
+    /// Exports `invoke` as an `async func`: WASI 0.3 lets only such functions wait.
+    pub(crate) async_invoke: bool,
 }
 
 /// One definition as the component gives it.
@@ -68,6 +72,7 @@ impl Guest {
             definitions: vec![Def::text("tool")],
             definitions_body: None,
             contract: wharf_sandbox::CONTRACT.into(),
+            async_invoke: false,
         }
     }
 
@@ -116,8 +121,8 @@ impl Guest {
             )
         };
         let lowered: String = self.host.iter().map(lower).collect();
-        let host: String =
-            self.host.iter().map(|(name, ..)| format!(r#"(export "{name}" (func ${name}))"#)).collect();
+        let host: String = self.host.iter().map(|(name, ..)| format!(r#"(export "{name}" (func ${name}))"#)).collect();
+        let async_invoke = if self.async_invoke { "async" } else { "" };
         let (imports, core, invoke, contract) = (&self.imports, &self.core, &self.invoke, &self.contract);
         format!(
             r#"(component
@@ -169,7 +174,7 @@ impl Guest {
       (i32.store8 (i32.const 0x80201) (i32.add (i32.const 48) (i32.rem_u (local.get $n) (i32.const 10))))
       (call $ok_text (i32.const 0x80200) (i32.const 2)))
     (func (export "config-schema") (result i32) (i32.const {schema_at}))
-    (func (export "definitions") (param $config i32) (param $config_len i32) (result i32) {definitions_body})
+    (func $definitions (export "definitions") (param $config i32) (param $config_len i32) (result i32) {definitions_body})
     (func $invoke (export "invoke")
       (param $tool i32) (param $tool_len i32) (param $input i32) (param $input_len i32)
       (param $config i32) (param $config_len i32) (param $id i32) (param $id_len i32)
@@ -207,7 +212,7 @@ impl Guest {
     (canon lift (core func $main "config-schema") (memory $memory)))
   (func $definitions (param "config" string) (result (result (list $definition) (error $failure)))
     (canon lift (core func $main "definitions") (memory $memory) (realloc $realloc)))
-  (func $invoke (param "invocation" $invocation) (result (result (list $content) (error $failure)))
+  (func $invoke {async_invoke} (param "invocation" $invocation) (result (result (list $content) (error $failure)))
     (canon lift (core func $main "invoke") (memory $memory) (realloc $realloc)))
   (instance $tools
     (export "config-schema" (func $config-schema))

@@ -43,10 +43,7 @@ async fn what_is_not_a_component_is_refused_with_what_it_is() {
     }
     let mut long = whole;
     long.resize(wharf_sandbox::limits::COMPONENT_BYTES_MAX + 1, 0);
-    assert_eq!(
-        refused(long).await.0,
-        "capability \"guest\" is too large: bytes 134217729, at most 134217728"
-    );
+    assert_eq!(refused(long).await.0, "capability \"guest\" is too large: bytes 134217729, at most 134217728");
 }
 
 #[tokio::test]
@@ -140,20 +137,61 @@ async fn everything_that_is_said_to_be_served_is_linked() {
     for version in ["0.2.0", "0.2.9", "0.2.12", "0.3.0"] {
         let names: &[&str] = if version.starts_with("0.2") {
             &[
-                "cli/environment", "cli/exit", "cli/stdin", "cli/stdout", "cli/stderr", "cli/terminal-input",
-                "cli/terminal-output", "cli/terminal-stdin", "cli/terminal-stdout", "cli/terminal-stderr",
-                "clocks/monotonic-clock", "clocks/wall-clock", "filesystem/types", "filesystem/preopens", "http/types",
-                "http/outgoing-handler", "io/error", "io/poll", "io/streams", "random/random", "random/insecure",
-                "random/insecure-seed", "sockets/network", "sockets/instance-network", "sockets/ip-name-lookup",
-                "sockets/tcp", "sockets/tcp-create-socket", "sockets/udp", "sockets/udp-create-socket",
+                "cli/environment",
+                "cli/exit",
+                "cli/stdin",
+                "cli/stdout",
+                "cli/stderr",
+                "cli/terminal-input",
+                "cli/terminal-output",
+                "cli/terminal-stdin",
+                "cli/terminal-stdout",
+                "cli/terminal-stderr",
+                "clocks/monotonic-clock",
+                "clocks/wall-clock",
+                "filesystem/types",
+                "filesystem/preopens",
+                "http/types",
+                "http/outgoing-handler",
+                "io/error",
+                "io/poll",
+                "io/streams",
+                "random/random",
+                "random/insecure",
+                "random/insecure-seed",
+                "sockets/network",
+                "sockets/instance-network",
+                "sockets/ip-name-lookup",
+                "sockets/tcp",
+                "sockets/tcp-create-socket",
+                "sockets/udp",
+                "sockets/udp-create-socket",
             ]
         } else {
             &[
-                "cli/types", "cli/environment", "cli/exit", "cli/stdin", "cli/stdout", "cli/stderr",
-                "cli/terminal-input", "cli/terminal-output", "cli/terminal-stdin", "cli/terminal-stdout",
-                "cli/terminal-stderr", "clocks/types", "clocks/monotonic-clock", "clocks/system-clock",
-                "filesystem/types", "filesystem/preopens", "http/types", "http/client", "random/random",
-                "random/insecure", "random/insecure-seed", "sockets/types", "sockets/ip-name-lookup",
+                "cli/types",
+                "cli/environment",
+                "cli/exit",
+                "cli/stdin",
+                "cli/stdout",
+                "cli/stderr",
+                "cli/terminal-input",
+                "cli/terminal-output",
+                "cli/terminal-stdin",
+                "cli/terminal-stdout",
+                "cli/terminal-stderr",
+                "clocks/types",
+                "clocks/monotonic-clock",
+                "clocks/system-clock",
+                "filesystem/types",
+                "filesystem/preopens",
+                "http/types",
+                "http/client",
+                "random/random",
+                "random/insecure",
+                "random/insecure-seed",
+                "sockets/types",
+                "sockets/ip-name-lookup",
             ]
         };
         let imports: String =
@@ -222,7 +260,7 @@ async fn a_refused_config_is_an_error_in_the_components_own_words() {
         )
     );
     let LoadError::ConfigRefused { failure, .. } = error else { panic!() };
-    assert_eq!(failure, Failure::new(FailureKind::InvalidInput, r#"{"root":1}"#));
+    assert_eq!(*failure, Failure::new(FailureKind::InvalidInput, r#"{"root":1}"#));
     assert_eq!(guest.describe("{}").await.unwrap(), None);
 }
 
@@ -239,8 +277,12 @@ impl Compilations {
                 other => format!("{other:?}"),
             });
         };
-        Sandbox::new(SandboxOptions { cache: cache.map(Into::into), on_compile: Some(Arc::new(on_compile)), ..SandboxOptions::default() })
-            .unwrap()
+        Sandbox::new(SandboxOptions {
+            cache: cache.map(Into::into),
+            on_compile: Some(Arc::new(on_compile)),
+            ..SandboxOptions::default()
+        })
+        .unwrap()
     }
 
     fn count(&self) -> usize {
