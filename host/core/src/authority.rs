@@ -371,3 +371,6 @@ fn texts(value: Option<&Value>, member: &str) -> Result<Vec<String>, Error> {
     let items = value.and_then(Value::as_array).ok_or_else(|| damaged(member))?;
     items.iter().map(|item| Ok(item.as_str().ok_or_else(|| damaged(member))?.to_owned())).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,10 @@ pub const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// small schema take exponential time; such a schema is refused, or its input is allowed less depth.
 pub const SCHEMA_STEPS_MAX: u64 = 100_000;
 
+/// Most subschemas that are open at once while one value is checked. The checker calls itself for each; six times as many
+/// were seen to fit the two mebibytes that a worker's stack has.
+pub const SCHEMA_NESTING_MAX: u64 = 2_000;
+
 /// Longest time that a harness may give to one call: a day. More is a mistake in the unit.
 pub const CALL_TIME_SECONDS_MAX: u64 = 24 * 60 * 60;
 

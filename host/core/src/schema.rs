@@ -108,8 +108,12 @@ pub enum SchemaFault {
         /// Where.
         pointer: String,
     },
-    /// Its references fan out so far that a check would take too long.
-    #[error("would take more than {} steps to check a flat value", limits::SCHEMA_STEPS_MAX)]
+    /// Its references fan out, or follow each other, so far that a check would take too much time or stack.
+    #[error(
+        "would take more than {} steps or {} open subschemas to check a flat value",
+        limits::SCHEMA_STEPS_MAX,
+        limits::SCHEMA_NESTING_MAX
+    )]
     TooCostly,
     /// It is not a schema, or has a pattern that the engine does not take.
     #[error("is not valid at {pointer:?}: {why}")]
@@ -207,3 +211,6 @@ pub struct PatternFault {
     /// The engine's reason.
     pub why: String,
 }
+
+#[cfg(test)]
+mod tests;

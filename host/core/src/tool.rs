@@ -245,3 +245,121 @@ fn blob_reference(blob: &Blob) -> Value {
         "media_type": blob.media_type, "name": blob.name, "digest": blob.digest.as_str(), "length": blob.bytes.len(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blob(media_type: &str, name: Option<&str>) -> Content {
+        let bytes = vec![1, 2, 3];
+        let digest = crate::digest::Digest::of(&bytes).to_string().into();
+        Content::Blob(Blob { media_type: media_type.into(), name: name.map(str::to_owned), bytes, digest })
+    }
+
+    fn text(text: &str) -> Content {
+        Content::Text(text.into())
+    }
+
+    #[test]
+    fn a_success_is_json_text_with_result_error_and_images() {
+        // covers Q5, Q18
+        let digest = "sha256:039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81";
+        for (contents, expected) in [
+            (vec![], r#"{"result":null,"error":null,"images":[]}"#.to_owned()),
+            (vec![text("a\n\"b\"")], r#"{"result":"a\n\"b\"","error":null,"images":[]}"#.to_owned()),
+            (vec![text("7")], r#"{"result":"7","error":null,"images":[]}"#.to_owned()),
+            // One JSON value is the result as it is: number spelling and member order survive.
+            (
+                vec![Content::Json(r#" {"b": 1.0, "a": 18446744073709551616} "#.into())],
+                r#"{"result":{"b": 1.0, "a": 18446744073709551616},"error":null,"images":[]}"#.to_owned(),
+            ),
+            (vec![Content::Json("null".into())], r#"{"result":null,"error":null,"images":[]}"#.to_owned()),
+            // What only claims to be JSON cannot break the envelope.
+            (
+                vec![Content::Json(r#"1,"error":"x"#.into())],
+                r#"{"result":"1,\"error\":\"x","error":null,"images":[]}"#.to_owned(),
+            ),
+            (
+                vec![text("a"), Content::Json("[1]".into())],
+                r#"{"result":["a",[1]],"error":null,"images":[]}"#.to_owned(),
+            ),
+            (
+                vec![text("a"), blob("image/png", None)],
+                format!(
+                    r#"{{"result":"a","error":null,"images":[{{"media_type":"image/png","name":null,"digest":"{digest}","length":3}}]}}"#
+                ),
+            ),
+            (
+                vec![blob("Image/PNG", None)],
+                format!(
+                    r#"{{"result":null,"error":null,"images":[{{"media_type":"Image/PNG","name":null,"digest":"{digest}","length":3}}]}}"#
+                ),
+            ),
+            (
+                vec![blob("application/pdf", Some("a.pdf"))],
+                format!(
+                    r#"{{"result":{{"media_type":"application/pdf","name":"a.pdf","digest":"{digest}","length":3}},"error":null,"images":[]}}"#
+                ),
+            ),
+        ] {
+            let written = envelope(Ok(&contents));
+            assert_eq!(written, expected);
+            let read: Value = serde_json::from_str(&written).expect("it is JSON");
+            assert_eq!(
+                read.as_object().map(|members| members.keys().collect::<Vec<_>>()),
+                Some(vec![&"result".into(), &"error".into(), &"images".into()])
+            );
+        }
+    }
+
+    #[test]
+    fn a_failure_gives_null_and_an_error_with_kind_and_message() {
+        // covers Q5, Q18
+        let kinds = [
+            (FailureKind::InvalidInput, "invalid-input"),
+            (FailureKind::NotFound, "not-found"),
+            (FailureKind::Denied, "denied"),
+            (FailureKind::Unavailable, "unavailable"),
+            (FailureKind::TimedOut, "timed-out"),
+            (FailureKind::Cancelled, "cancelled"),
+            (FailureKind::Conflict, "conflict"),
+            (FailureKind::Failed, "failed"),
+        ];
+        for (kind, word) in kinds {
+            assert_eq!(
+                envelope(Err(&Failure::new(kind, "no \"x\""))),
+                format!(r#"{{"result":null,"error":{{"kind":"{word}","message":"no \"x\""}},"images":[]}}"#)
+            );
+        }
+        let failure = Failure {
+            retry_after_ms: Some(500),
+            details: Some(json!({ "b": 1 })),
+            ..Failure::new(FailureKind::Unavailable, "busy")
+        };
+        assert_eq!(
+            envelope(Err(&failure)),
+            r#"{"result":null,"error":{"kind":"unavailable","message":"busy","retry_after_ms":500,"details":{"b":1}},"images":[]}"#
+        );
+    }
+
+    #[test]
+    fn what_the_host_itself_says_is_the_short_form() {
+        // covers Q18, H1
+        assert_eq!(error_output("cancelled"), r#"{"error":"cancelled"}"#);
+        assert_eq!(error_output("a \"b\"\n"), r#"{"error":"a \"b\"\n"}"#);
+    }
+
+    #[test]
+    fn the_input_format_decides_between_function_and_custom_tool() {
+        // covers Z11, Z13
+        let grammar = |syntax| InputFormat::Grammar(Grammar { syntax, definition: "a".into() });
+        assert!(!InputFormat::JsonSchema(json!({ "type": "string" })).is_custom());
+        for custom in [InputFormat::Text, grammar(GrammarSyntax::Lark), grammar(GrammarSyntax::Regex)] {
+            assert!(custom.is_custom());
+        }
+        assert_eq!(
+            Claims::default(),
+            Claims { read_only: false, idempotent: false, destructive: false, open_world: false }
+        );
+    }
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::input::Judged;
 use crate::schema::{Schema, TextPattern};
 
 /// When a call needs approval.
@@ -20,14 +21,15 @@ pub enum Approval {
 }
 
 impl Approval {
-    /// Whether a call with this text needs approval. `json` is the input if it is JSON; raw text is judged by a pattern
-    /// only, and JSON by a schema only: what the rule cannot judge needs approval.
-    pub fn needed(&self, text: &str, json: Option<&Value>) -> bool {
-        match self {
-            Self::Never => false,
-            Self::Always => true,
-            Self::Unless(harmless) => json.is_none_or(|value| harmless.check(value).is_err()),
-            Self::UnlessText(harmless) => json.is_some() || !harmless.is_found_in(text),
+    /// Whether a call with this input needs approval. Text is judged by a pattern only, and JSON by a schema only: what the
+    /// rule cannot judge needs approval.
+    pub(super) fn is_needed(&self, input: &Judged<'_>) -> bool {
+        match (self, input) {
+            (Self::Never, _) => false,
+            (Self::Always, _) => true,
+            (Self::Unless(harmless), Judged::Json(value)) => harmless.check(value).is_err(),
+            (Self::UnlessText(harmless), Judged::Text(text)) => !harmless.is_found_in(text),
+            (Self::Unless(_), Judged::Text(_)) | (Self::UnlessText(_), Judged::Json(_)) => true,
         }
     }
 

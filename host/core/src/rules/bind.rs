@@ -1,6 +1,7 @@
 //! Meets a capability's definitions with the harness's rules (Z16, TOOL-3): each value of each tool is resolved and
 //! remembers the line that decided it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -9,7 +10,6 @@ use super::input::{InputChecks, TEXT_MEMBER};
 use super::resolve::Ranked;
 use super::{Approval, BoundTool, DecidedBy, ExecutorKind, FormatRule, Rank, ReplayRule, Resolved, ResolvedLimits};
 use crate::error::Error;
-use crate::grants::Grants;
 use crate::harness::{Capability, CapabilitySource, Harness, HarnessError, HarnessErrors};
 use crate::ids::ToolName;
 use crate::limits;
@@ -45,12 +45,20 @@ impl Harness {
     pub fn bind(&self, capability: &Capability, definitions: &[Definition]) -> Result<Bound, HarnessErrors> {
         let mut faults = unmatched_rules(capability, definitions);
         let mut bound = Bound { tools: Vec::new(), refused: Vec::new() };
+        let mut times: HashMap<&str, usize> = HashMap::new();
+        for definition in definitions {
+            *times.entry(definition.name.as_str()).or_default() += 1;
+        }
         for (n, definition) in definitions.iter().enumerate() {
-            match self.bind_tool(capability, definition, &mut faults) {
-                _ if n >= limits::TOOLS_PER_CAPABILITY_MAX => bound.refuse(definition, too_many(capability)),
-                _ if is_repeated(definition, definitions) => bound.refuse(definition, repeated(capability, definition)),
-                Ok(tool) => bound.tools.push(tool),
-                Err(error) => bound.refuse(definition, error),
+            if n >= limits::TOOLS_PER_CAPABILITY_MAX {
+                bound.refuse(definition, too_many(capability));
+            } else if times.get(definition.name.as_str()) != Some(&1) {
+                bound.refuse(definition, repeated(capability, definition));
+            } else {
+                match self.bind_tool(capability, definition, &mut faults) {
+                    Ok(tool) => bound.tools.push(tool),
+                    Err(error) => bound.refuse(definition, error),
+                }
             }
         }
         match HarnessErrors::of(faults) {
@@ -79,7 +87,7 @@ impl Harness {
         faults: &mut Vec<HarnessError>,
     ) -> Result<BoundTool, Error> {
         let rules = Ranked::of(self, capability, Some(own.name.as_str()));
-        let replay = resolve_replay(&rules, &capability.grants, faults);
+        let replay = resolve_replay(&rules, capability, faults);
         // Silent policy allows async for tools that are safe to replay, and for no others (L54).
         let said = rules.pick(|rule| rule.is_async.as_ref(), replay.value == ReplayClass::Safe, faults);
         let is_async = match said.by.rank {
@@ -125,17 +133,29 @@ impl Bound {
     }
 }
 
-fn resolve_replay(rules: &Ranked<'_>, grants: &Grants, faults: &mut Vec<HarnessError>) -> Resolved<ReplayClass> {
+fn resolve_replay(
+    rules: &Ranked<'_>,
+    capability: &Capability,
+    faults: &mut Vec<HarnessError>,
+) -> Resolved<ReplayClass> {
     let said = rules.pick(|rule| rule.replay.as_ref(), ReplayRule::Class(ReplayClass::Never), faults);
     match said.value {
         ReplayRule::Class(class) => Resolved { value: class, by: said.by },
         ReplayRule::WhenPure => {
-            let (value, note) = match grants.impurity() {
+            let (value, note) = match impurity(capability) {
                 None => (ReplayClass::Safe, "when-pure: nothing granted has an effect outside the call".to_owned()),
                 Some(why) => (ReplayClass::Never, format!("when-pure: not pure, {why}")),
             };
             Resolved { value, by: DecidedBy { note: Some(Arc::from(note)), ..said.by } }
         }
+    }
+}
+
+/// What lets a call of the capability have effects outside itself. A native implementation is not confined by its grants.
+fn impurity(capability: &Capability) -> Option<String> {
+    match capability.source {
+        CapabilitySource::Component(_) => capability.grants.impurity(),
+        CapabilitySource::Native(_) => Some("a native implementation is not confined".to_owned()),
     }
 }
 
@@ -157,10 +177,6 @@ fn unmatched_rules(capability: &Capability, definitions: &[Definition]) -> Vec<H
             })),
         })
         .collect()
-}
-
-fn is_repeated(definition: &Definition, all: &[Definition]) -> bool {
-    all.iter().filter(|other| other.name == definition.name).count() > 1
 }
 
 fn too_many(capability: &Capability) -> Error {

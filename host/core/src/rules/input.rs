@@ -1,6 +1,7 @@
 //! Whether a call's input may reach the tool (L46, L47): first against what the model was shown, then, where policy shows
 //! another form than the tool's own (Z13), against the tool's own.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -32,6 +33,13 @@ enum InputCheck {
     AnyText,
 }
 
+/// A call's input in the form in which the tool itself takes it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Judged<'c> {
+    Json(Value),
+    Text(Cow<'c, str>),
+}
+
 /// Why input may not reach the tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InputFault {
@@ -47,32 +55,41 @@ impl InputChecks {
         Ok(Self { shown: compile(shown)?, own: own_check })
     }
 
-    /// Checks the input, and gives it as JSON if it came as JSON.
-    pub(super) fn check(&self, call: &Call, own: &InputFormat) -> Result<Option<Value>, InputFault> {
+    /// Checks the input, and gives it as the tool itself takes it, to be judged by the approval rule.
+    pub(super) fn check<'c>(&self, call: &'c Call, own: &InputFormat) -> Result<Judged<'c>, InputFault> {
         let text = call.effective_text();
         match &call.payload {
             Payload::Function { .. } => {
                 let value = parse_arguments(text)?;
                 self.shown.check_json(&value)?;
-                if let (Some(own_check), Some(inner)) = (&self.own, value.get(TEXT_MEMBER).and_then(Value::as_str)) {
-                    own_check.check_text(inner)?;
+                let Some(own_check) = &self.own else { return Ok(Judged::Json(value)) };
+                // A text tool that is shown as a function: the text is in its one member, as the shown schema demands.
+                match value.get(TEXT_MEMBER) {
+                    Some(Value::String(inner)) => {
+                        own_check.check_text(inner)?;
+                        Ok(Judged::Text(Cow::Owned(inner.clone())))
+                    }
+                    _ => Err(invalid(format!("takes its text in the member {TEXT_MEMBER:?}"))),
                 }
-                Ok(Some(value))
             }
             Payload::Custom { .. } => {
                 self.shown.check_text(text)?;
                 match &self.own {
-                    None => {}
-                    Some(own_check) if own.is_custom() => own_check.check_text(text)?,
-                    Some(own_check) if takes_string(own) => own_check.check_json(&Value::String(text.to_owned()))?,
+                    None => Ok(Judged::Text(Cow::Borrowed(text))),
+                    Some(own_check) if own.is_custom() => {
+                        own_check.check_text(text)?;
+                        Ok(Judged::Text(Cow::Borrowed(text)))
+                    }
                     Some(own_check) => {
-                        let value =
-                            parse_strict(text).map_err(|fault| invalid(format!("takes JSON as its text: {fault}")))?;
+                        let value = if takes_string(own) {
+                            Value::String(text.to_owned())
+                        } else {
+                            parse_strict(text).map_err(|fault| invalid(format!("takes JSON as its text: {fault}")))?
+                        };
                         own_check.check_json(&value)?;
+                        Ok(Judged::Json(value))
                     }
                 }
-                // Raw text stays raw text for whoever judges it.
-                Ok(None)
             }
         }
     }

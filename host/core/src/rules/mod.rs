@@ -181,3 +181,6 @@ impl ResolvedLimits {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

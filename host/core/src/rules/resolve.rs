@@ -73,27 +73,27 @@ impl<'h> Ranked<'h> {
     }
 
     /// The value of the nearest rule that says one, else what is built in.
-    pub(super) fn pick<T: Clone + PartialEq>(
+    pub(super) fn pick<T>(
         &self,
         part: impl Fn(&'h Rule) -> Option<&'h Said<T>>,
         built_in: T,
         faults: &mut Vec<HarnessError>,
     ) -> Resolved<T>
     where
-        T: 'h,
+        T: Clone + PartialEq + 'h,
     {
         let found = self.nearest(part, faults);
         Resolved { value: found.value.unwrap_or(built_in), by: found.by }
     }
 
     /// The value of the nearest rule that says one.
-    pub(super) fn nearest<T: Clone + PartialEq>(
+    pub(super) fn nearest<T>(
         &self,
         part: impl Fn(&'h Rule) -> Option<&'h Said<T>>,
         faults: &mut Vec<HarnessError>,
     ) -> Resolved<Option<T>>
     where
-        T: 'h,
+        T: Clone + PartialEq + 'h,
     {
         let mut said: Vec<(Rank, &Said<T>)> =
             self.0.iter().filter_map(|(rank, rule)| Some((*rank, part(rule)?))).collect();

@@ -118,11 +118,11 @@ impl BoundTool {
             return self
                 .refused(RefusalReason::NotAsync, "may not run async; call it without async and wait for its output");
         }
-        let json = match self.check.check(call, &self.own.input) {
-            Ok(json) => json,
+        let input = match self.check.check(call, &self.own.input) {
+            Ok(input) => input,
             Err(InputFault { reason, why }) => return self.refused(reason, &format!("{why}; nothing was executed")),
         };
-        if self.approve.value.needed(call.text(), json.as_ref()) {
+        if self.approve.value.is_needed(&input) {
             return self.without_approval();
         }
         CallPolicy {

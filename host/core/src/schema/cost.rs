@@ -15,37 +15,58 @@ use crate::limits;
 /// Most edges that the analysis follows; anchors of one name may lead from each reference to each of them.
 const EDGES_MAX: usize = 200_000;
 
-/// Deepest value whose check stays within [`limits::SCHEMA_STEPS_MAX`] steps, at most [`limits::JSON_DEPTH_MAX`].
+/// Deepest value whose check stays within [`limits::SCHEMA_STEPS_MAX`] steps and [`limits::SCHEMA_NESTING_MAX`] open
+/// subschemas; at most [`limits::JSON_DEPTH_MAX`].
 ///
 /// # Errors
 /// If a reference leaves the schema, leads to itself, or not even a flat value can be checked.
 pub(super) fn depth_max(schema: &Value) -> Result<usize, SchemaFault> {
     let graph = Graph::of(schema)?;
     let order = graph.in_place_order()?;
-    let mut below = vec![0u64; graph.nodes.len()];
+    let mut below: Option<Vec<Cost>> = None;
     let mut deepest = None;
     for depth in 0..=limits::JSON_DEPTH_MAX {
-        let mut steps = vec![0u64; graph.nodes.len()];
+        let mut costs = vec![Cost::default(); graph.nodes.len()];
         for &at in &order {
-            let node = &graph.nodes[at];
-            let same = node.in_place.iter().map(|to| steps[*to]).fold(0u64, u64::saturating_add);
-            // Knowing what was not evaluated takes a second look at all that looked at the same value.
-            let same = if node.looks_twice { same.saturating_mul(2) } else { same };
-            let mut deeper = node.one_of_children.iter().map(|to| below[*to]).max().unwrap_or(0);
-            if depth == 0 {
-                deeper = 0;
-            } else {
-                deeper = node.all_children.iter().map(|to| below[*to]).fold(deeper, u64::saturating_add);
-            }
-            steps[at] = same.saturating_add(deeper).saturating_add(1);
+            costs[at] = graph.nodes[at].cost(&costs, below.as_deref());
         }
-        if steps.first().copied().unwrap_or(0) > limits::SCHEMA_STEPS_MAX {
+        let whole = costs.first().copied().unwrap_or_default();
+        if whole.steps > limits::SCHEMA_STEPS_MAX || whole.nesting > limits::SCHEMA_NESTING_MAX {
             break;
         }
         deepest = Some(depth);
-        below = steps;
+        below = Some(costs);
     }
     deepest.ok_or(SchemaFault::TooCostly)
+}
+
+/// What one check with a subschema takes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    /// Visits of subschemas.
+    steps: u64,
+    /// Subschemas that are open at once: the checker's stack.
+    nesting: u64,
+}
+
+impl Node {
+    /// The cost, given that of the subschemas that look at the same value, and that of those one level into it.
+    fn cost(&self, same: &[Cost], below: Option<&[Cost]>) -> Cost {
+        let mut steps = self.in_place.iter().map(|to| same[*to].steps).fold(0, u64::saturating_add);
+        // Knowing what was not evaluated takes a second look at all that looked at the same value.
+        if self.looks_twice {
+            steps = steps.saturating_mul(2);
+        }
+        let mut nesting = self.in_place.iter().map(|to| same[*to].nesting).max().unwrap_or(0);
+        if let Some(below) = below {
+            let one = self.one_of_children.iter().map(|to| below[*to].steps).max().unwrap_or(0);
+            let all = self.all_children.iter().map(|to| below[*to].steps).fold(one, u64::saturating_add);
+            steps = steps.saturating_add(all);
+            let deeper = self.one_of_children.iter().chain(&self.all_children).map(|to| below[*to].nesting);
+            nesting = nesting.max(deeper.max().unwrap_or(0));
+        }
+        Cost { steps: steps.saturating_add(1), nesting: nesting.saturating_add(1) }
+    }
 }
 
 #[derive(Default)]

@@ -1,0 +1,240 @@
+//! A schema is a component's text: what it can cost is known before it is used, and nothing outside it is fetched.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn schema(value: &Value) -> Schema {
+    match Schema::compile(value) {
+        Ok(schema) => schema,
+        Err(fault) => panic!("the schema {fault}: {value}"),
+    }
+}
+
+#[test]
+fn a_misfit_names_the_place_in_the_input() {
+    // covers L47
+    let schema = schema(&json!({
+        "type": "object",
+        "properties": { "edits": { "type": "array", "items": { "type": "object", "properties": { "a/b": { "type": "string" } } } } },
+        "required": ["edits"],
+        "additionalProperties": false,
+    }));
+    assert_eq!(schema.check(&json!({ "edits": [{ "a/b": "x" }] })), Ok(()));
+    let misfit = |value: &Value| schema.check(value).map_err(|misfit| misfit.to_string());
+    assert_eq!(
+        misfit(&json!({ "edits": [{}, { "a/b": 7 }] })),
+        Err(r#"at /edits/1/a~1b: the value is not of type "string""#.into())
+    );
+    assert_eq!(misfit(&json!({})), Err(r#""edits" is a required property"#.into()));
+    assert_eq!(misfit(&json!([])), Err(r#"the value is not of type "object""#.into()));
+    assert!(misfit(&json!({ "edits": [], "more": 1 })).is_err_and(|why| why.contains("'more' was unexpected")));
+}
+
+#[test]
+fn nothing_outside_the_schema_is_fetched() {
+    for target in
+        ["file:///etc/passwd", "http://127.0.0.1:1/x.json", "https://example.com/a#/b", "other.json", "//host/x"]
+    {
+        for schema in
+            [json!({ "$ref": target }), json!({ "properties": { "a": { "items": { "$dynamicRef": target } } } })]
+        {
+            assert_eq!(
+                Schema::compile(&schema).map(|_| ()),
+                Err(SchemaFault::External { target: target.to_owned() }),
+                "{schema}"
+            );
+        }
+    }
+    // Where no check looks, the compiler still must not follow.
+    let hidden = json!({ "$defs": { "x": { "$ref": "file:///etc/passwd" } } });
+    let fault = Schema::compile(&hidden).map(|_| ()).expect_err("it points outside");
+    assert!(matches!(fault, SchemaFault::Invalid { .. }), "{fault}");
+    let meta = json!({ "$schema": "https://example.com/own-dialect" });
+    assert!(Schema::compile(&meta).is_err());
+}
+
+#[test]
+fn references_inside_work_and_recursion_goes_as_deep_as_input_may() {
+    let tree = schema(&json!({
+        "$ref": "#/$defs/node",
+        "$defs": {
+            "node": { "type": "object", "properties": { "next": { "$ref": "#/$defs/node" }, "leaf": { "$ref": "#leaf" } }, "additionalProperties": false },
+            "leaf": { "$anchor": "leaf", "type": "integer" },
+        },
+    }));
+    let nested = |levels: usize, end: Value| (0..levels).fold(end, |inner, _| json!({ "next": inner }));
+    assert_eq!(tree.check(&nested(60, json!({ "leaf": 1 }))), Ok(()));
+    assert!(
+        tree.check(&nested(60, json!({ "leaf": "x" }))).is_err_and(|misfit| misfit.pointer.ends_with("/next/leaf"))
+    );
+    let misfit = tree.check(&nested(limits::JSON_DEPTH_MAX, json!({}))).expect_err("it is too deep");
+    assert_eq!(misfit.why, "it is nested deeper than 64 levels");
+    assert_eq!(
+        schema(&json!({ "$ref": "#/%24defs/a%20b", "$defs": { "a b": { "const": 1 } } })).check(&json!(1)),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_reference_that_leads_to_itself_is_refused() {
+    for (value, pointer) in [
+        (json!({ "$ref": "#" }), ""),
+        (json!({ "allOf": [{ "$ref": "#" }] }), ""),
+        (
+            json!({ "$defs": { "a": { "anyOf": [{ "$ref": "#/$defs/b" }] }, "b": { "not": { "$ref": "#/$defs/a" } } }, "$ref": "#/$defs/a" }),
+            "/$ref",
+        ),
+        (json!({ "properties": { "x": { "if": { "$ref": "#/properties/x" } } } }), "/properties/x"),
+        (json!({ "$dynamicAnchor": "m", "oneOf": [{ "$dynamicRef": "#m" }] }), ""),
+        (json!({ "dependentSchemas": { "a": { "$ref": "#" } } }), ""),
+    ] {
+        assert_eq!(
+            Schema::compile(&value).map(|_| ()),
+            Err(SchemaFault::Circular { pointer: pointer.to_owned() }),
+            "{value}"
+        );
+    }
+    // Going into the value between makes it an ordinary recursion.
+    for value in
+        [json!({ "items": { "$ref": "#" } }), json!({ "additionalProperties": { "allOf": [{ "$ref": "#" }] } })]
+    {
+        assert_eq!(schema(&value).check(&json!([[[]]])), Ok(()));
+    }
+}
+
+/// A chain of definitions, each of which looks twice at the next: a page of text, 2^n steps.
+fn fan_out(levels: usize) -> Value {
+    let mut defs = serde_json::Map::new();
+    for n in 0..levels {
+        let next = json!({ "$ref": format!("#/$defs/d{}", n + 1) });
+        defs.insert(format!("d{n}"), json!({ "allOf": [next, next] }));
+    }
+    defs.insert(format!("d{levels}"), json!({ "type": "object" }));
+    json!({ "$ref": "#/$defs/d0", "$defs": defs })
+}
+
+#[test]
+fn a_schema_that_fans_out_is_refused_and_one_below_the_bound_is_checked() {
+    for levels in [15, 40, 500] {
+        assert_eq!(Schema::compile(&fan_out(levels)).map(|_| ()), Err(SchemaFault::TooCostly), "{levels}");
+    }
+    let large = schema(&fan_out(14));
+    assert_eq!(large.check(&json!({})), Ok(()));
+    assert!(large.check(&json!([])).is_err());
+}
+
+#[test]
+fn a_schema_that_fans_out_over_levels_gets_less_depth() {
+    let branch = json!({ "type": "object", "properties": { "c": { "$ref": "#" } } });
+    let tree = schema(&json!({ "anyOf": [branch, branch] }));
+    let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({ "c": inner }));
+    assert_eq!(tree.check(&nested(8)), Ok(()));
+    let misfit = tree.check(&nested(40)).expect_err("it would take 2^40 steps");
+    assert!(misfit.why.starts_with("it is nested deeper than 1"), "{misfit}");
+}
+
+#[test]
+fn anchors_and_identifiers_cannot_hide_the_cost() {
+    let mut all = serde_json::Map::new();
+    for n in 0..1000 {
+        all.insert(format!("d{n}"), json!({ "$dynamicAnchor": "x", "properties": { "p": { "$dynamicRef": "#x" } } }));
+    }
+    assert_eq!(Schema::compile(&json!({ "$defs": all, "properties": all })).map(|_| ()), Err(SchemaFault::TooCostly));
+    let inner = json!({ "properties": { "a": { "$id": "https://example.com/inner", "$ref": "#/$defs/x" } } });
+    assert_eq!(
+        Schema::compile(&inner).map(|_| ()),
+        Err(SchemaFault::Invalid {
+            pointer: "/properties/a".into(),
+            why: "only the whole schema may have an $id".into()
+        })
+    );
+    assert_eq!(
+        Schema::compile(&json!({ "$ref": "#/nowhere" })).map(|_| ()),
+        Err(SchemaFault::Invalid {
+            pointer: "/$ref".into(),
+            why: "\"#/nowhere\" refers to nothing in the schema".into()
+        })
+    );
+}
+
+#[test]
+fn size_and_depth_are_bounded_at_the_limit_and_past_it() {
+    let nested = |levels: usize| (0..levels).fold(json!(true), |inner, _| json!({ "items": inner }));
+    assert_eq!(Schema::compile(&nested(limits::JSON_DEPTH_MAX)).map(|_| ()), Ok(()));
+    for levels in [limits::JSON_DEPTH_MAX + 1, 100] {
+        assert_eq!(Schema::compile(&nested(levels)).map(|_| ()), Err(SchemaFault::TooDeep));
+    }
+    let padded = |bytes: usize| json!({ "description": "x".repeat(bytes - r#"{"description":""}"#.len()) });
+    assert_eq!(Schema::compile(&padded(limits::SCHEMA_BYTES_MAX)).map(|_| ()), Ok(()));
+    for bytes in [limits::SCHEMA_BYTES_MAX + 1, 4 * limits::SCHEMA_BYTES_MAX] {
+        assert_eq!(Schema::compile(&padded(bytes)).map(|_| ()), Err(SchemaFault::TooLarge { bytes }));
+    }
+}
+
+#[test]
+fn patterns_are_linear_or_refused() {
+    let pattern = schema(&json!({ "type": "string", "pattern": "^(a+)+$" }));
+    assert_eq!(pattern.check(&json!("a".repeat(50_000))), Ok(()));
+    assert!(pattern.check(&json!(format!("{}!", "a".repeat(50_000)))).is_err());
+    for bad in ["(?=x)y", "(a)\\1", "(", "(\\w{1000}){1000}"] {
+        let fault = Schema::compile(&json!({ "pattern": bad })).map(|_| ()).expect_err(bad);
+        assert!(matches!(fault, SchemaFault::Invalid { .. }), "{bad}: {fault}");
+        assert!(TextPattern::compile(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_text_pattern_matches_as_a_whole_or_is_found() {
+    let pattern = TextPattern::compile("a|bc").expect("it is one");
+    for (text, whole, found) in
+        [("a", true, true), ("bc", true, true), ("ac", false, true), ("a\n", false, true), ("", false, false)]
+    {
+        assert_eq!((pattern.is_whole(text), pattern.is_found_in(text)), (whole, found), "{text:?}");
+    }
+    // A comment in extended mode does not swallow what closes the whole match.
+    let commented = TextPattern::compile("(?x) a+ # letters").expect("it is one");
+    assert!(commented.is_whole("aaa") && !commented.is_whole("aaab"));
+    let lines = TextPattern::compile("(?m)^a$").expect("it is one");
+    assert!(lines.is_whole("a") && !lines.is_whole("a\na"));
+}
+
+fn chain(levels: usize, link: impl Fn(Value) -> Value) -> Value {
+    let mut defs = serde_json::Map::new();
+    for n in 0..levels {
+        defs.insert(format!("d{n}"), link(json!({ "$ref": format!("#/$defs/d{}", n + 1) })));
+    }
+    defs.insert(format!("d{levels}"), json!(true));
+    json!({ "$ref": "#/$defs/d0", "$defs": defs })
+}
+
+#[test]
+fn a_chain_of_references_cannot_use_up_the_stack() {
+    // The chain goes round once for each level of the value: without a bound this ends the process.
+    let round = |levels: usize, link: fn(Value) -> Value| {
+        let mut value = chain(levels, link);
+        value["$defs"][format!("d{levels}")] =
+            json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/d0" } } });
+        value
+    };
+    let links: [fn(Value) -> Value; 6] = [
+        |next| next,
+        |next| json!({ "allOf": [next] }),
+        |next| json!({ "anyOf": [next] }),
+        |next| json!({ "oneOf": [next, false] }),
+        |next| json!({ "if": true, "then": next }),
+        |next| json!({ "not": { "not": next } }),
+    ];
+    for link in links {
+        let schema = schema(&round(200, link));
+        let nested = |end: Value| (0..schema.depth_max - 1).fold(end, |inner, _| json!({ "a": inner }));
+        assert_eq!(schema.check(&nested(json!({}))), Ok(()));
+        assert!(schema.check(&nested(json!(1))).is_err());
+        assert!(
+            schema
+                .check(&json!({ "a": nested(json!({})) }))
+                .is_err_and(|misfit| misfit.why.starts_with("it is nested deeper"))
+        );
+        assert_eq!(Schema::compile(&round(2_000, link)).map(|_| ()), Err(SchemaFault::TooCostly));
+    }
+}
