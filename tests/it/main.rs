@@ -1,1 +1,4 @@
 //! Tests that cross crates.
+
+mod architecture;
+mod languages;
