@@ -1,0 +1,35 @@
+# What people run often. CI runs `.ci/run`, which calls the same commands and needs no just.
+
+# What there is.
+default:
+    @just --list
+
+# Formatting, lints, licences and sources, and whether the committed components fit their sources.
+check:
+    cargo fmt --all --check
+    cargo fmt --manifest-path guest-tools/Cargo.toml --all --check
+    guest-tools/build --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo deny --log-level error check bans licenses sources
+
+# Every test of the host.
+test *ARGS:
+    cargo test {{ ARGS }}
+
+# The guests: native tests, components into guest-tools/dist and examples/tool-rust/dist.
+guests:
+    cargo test --manifest-path guest-tools/Cargo.toml
+    guest-tools/build
+    guest-tools/build --example
+
+# A turn on the real stack, offline.
+demo *ARGS:
+    cargo run -- demo {{ ARGS }}
+
+# The figures of docs/benchmarks.md. Builds the engine in release mode: ten minutes the first time.
+bench *ARGS:
+    cargo run --release --manifest-path bench/Cargo.toml -- {{ ARGS }}
+
+# All that CI does.
+ci:
+    .ci/run
