@@ -1,5 +1,7 @@
 //! The coordinator under virtual time, by topic. Every test compares whole journals, launches or requests.
 
+#![allow(clippy::unwrap_used)] // a test that fails here fails as it should
+
 mod cancel;
 mod delivery;
 mod holds;
@@ -122,9 +124,11 @@ impl World {
 
     /// Opened, with a turn whose first response was accepted as `r1` and made these calls.
     async fn answered(&self, calls: impl IntoIterator<Item = Call>) -> Coordinator {
-        let mut coordinator = self.streaming().await;
+        let mut coordinator = self.started().await;
+        coordinator.begin_transcript_message("m1", whole()).await.expect("it begins");
         let steps = [crate::testing::started("r1")].into_iter().chain(made(calls)).chain([crate::testing::finished("r1", "tool_calls")]);
-        self.read(&mut coordinator, steps).await.expect("it is accepted");
+        let completion = self.read(&mut coordinator, steps).await.expect("it is accepted");
+        coordinator.finish_pending_message(Some(&completion)).await.expect("it is kept");
         coordinator
     }
 
