@@ -25,6 +25,7 @@ use crate::grants::Grants;
 use crate::limits;
 use crate::model::Options;
 use crate::rules::{PatternRule, Rule};
+use crate::schema::Schema;
 
 /// A checked harness.
 ///
@@ -178,6 +179,32 @@ pub struct Capability {
     pub tools: Vec<PatternRule>,
     /// Where it stands.
     pub place: Place,
+}
+
+impl Capability {
+    /// Checks what it is told against its own schema, before anything runs (Z2). A capability without a schema takes no
+    /// config.
+    ///
+    /// # Errors
+    /// The place of the config, and where in it the fault is.
+    pub fn check_config(&self, schema: Option<&Value>) -> Result<(), HarnessError> {
+        let fault =
+            |message: String, hint: Option<String>| HarnessError { place: self.config_place.clone(), message, hint };
+        let Some(schema) = schema else {
+            let empty = self.config.as_object().is_none_or(serde_json::Map::is_empty);
+            let hint = Some("take the config out".to_owned());
+            return if empty {
+                Ok(())
+            } else {
+                Err(fault(format!("capability {:?} takes no config", self.name), hint))
+            };
+        };
+        let schema = Schema::compile(schema)
+            .map_err(|why| fault(format!("the config schema of capability {:?} {why}", self.name), None))?;
+        schema
+            .check(&self.config)
+            .map_err(|misfit| fault(format!("the config does not fit capability {:?}: {misfit}", self.name), None))
+    }
 }
 
 /// What a capability is.

@@ -121,6 +121,7 @@ impl Harness {
             is_async,
             approve,
             class,
+            format,
             refuse,
             limits,
         })

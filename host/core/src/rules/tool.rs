@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::input::{self, InputChecks, InputFault};
-use super::{Approval, Resolved, ResolvedLimits};
+use super::{Approval, DecidedBy, FormatRule, Resolved, ResolvedLimits};
 use crate::call::{Call, Payload};
+use crate::harness::units::{write_duration, write_size};
 use crate::ids::ToolName;
 use crate::model::ToolOffer;
 use crate::policy::{Admission, CallPolicy, RefusalReason, ReplayClass};
@@ -30,6 +31,7 @@ pub struct BoundTool {
     pub(super) is_async: Resolved<bool>,
     pub(super) approve: Resolved<Approval>,
     pub(super) class: Resolved<Option<Arc<str>>>,
+    pub(super) format: Resolved<Option<FormatRule>>,
     pub(super) refuse: Resolved<Option<Arc<str>>>,
     pub(super) limits: ResolvedLimits,
 }
@@ -97,6 +99,34 @@ impl BoundTool {
     /// Limits of one call.
     pub fn limits(&self) -> &ResolvedLimits {
         &self.limits
+    }
+
+    /// Each part of its policy as people write it, with what decided it: what `check` explains.
+    pub fn explain(&self) -> Vec<(&'static str, String, &DecidedBy)> {
+        let word = |value: &Option<Arc<str>>| value.as_deref().unwrap_or("none").to_owned();
+        let format = match &self.format.value {
+            None => if self.own.input.is_custom() { "as defined: text" } else { "as defined: function" }.to_owned(),
+            Some(FormatRule::Function) => "function".to_owned(),
+            Some(FormatRule::Text) => "text".to_owned(),
+            Some(FormatRule::Grammar(grammar)) => format!("grammar ({})", grammar.syntax.as_str()),
+        };
+        let approve = match self.approve.value.to_json() {
+            Value::String(word) => word,
+            condition => condition.to_string(),
+        };
+        let limits = &self.limits;
+        vec![
+            ("approve", approve, &self.approve.by),
+            ("replay", self.replay.value.to_string(), &self.replay.by),
+            ("async", self.is_async.value.to_string(), &self.is_async.by),
+            ("class", word(&self.class.value), &self.class.by),
+            ("format", format, &self.format.by),
+            ("refuse", word(&self.refuse.value), &self.refuse.by),
+            ("time", write_duration(limits.time.value), &limits.time.by),
+            ("memory", write_size(limits.memory_bytes.value), &limits.memory_bytes.by),
+            ("output", write_size(limits.output_bytes.value), &limits.output_bytes.by),
+            ("calls_at_once", limits.calls_at_once.value.to_string(), &limits.calls_at_once.by),
+        ]
     }
 
     /// The tool as it is offered in a request.
