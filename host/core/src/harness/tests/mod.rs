@@ -403,9 +403,8 @@ fn a_file_is_read_at_its_largest_size_and_refused_past_it() {
         let faults = Harness::parse("h.toml", &fill(size)).expect_err("it is too large");
         assert_eq!(faults.to_string(), format!("h.toml:1:1: the file has {size} bytes, over the limit of 1048576"));
     }
-    let many = "x = 1\n".repeat(1); // one unknown key by itself
     faults(
-        &format!("{many}{HEAD}"),
+        &format!("x = 1\n{HEAD}"),
         &[
             r#"1:1 x: is not a known key | known keys here are "harness", "options", "providers", "models", "capabilities", "profiles" and "defaults""#,
         ],
@@ -480,6 +479,32 @@ fn every_example_in_the_table_of_keys_is_right() {
                 .map(ToString::to_string)
                 .collect();
             assert_eq!(own, Vec::<String>::new(), "{} of {:?}:\n{text}", key.name, section.path);
+        }
+    }
+}
+
+#[test]
+fn deep_nesting_ends_in_an_error() {
+    for open in ["[", "{ a = "] {
+        let text = format!("{HEAD}[options]\nextra = {}", open.repeat(50_000));
+        assert!(Harness::parse("h.toml", &text).is_err());
+    }
+    let balanced = format!("{HEAD}[options]\nextra.a = {}{}", "[".repeat(50_000), "]".repeat(50_000));
+    assert!(Harness::parse("h.toml", &balanced).is_err());
+}
+
+proptest::proptest! {
+    /// Whatever a file holds, reading it ends with a harness or with faults inside the file.
+    #[test]
+    fn no_text_makes_the_reader_panic(at in 0..WHOLE.len(), length in 0..40usize, put in "[\\[\\]{}=\"'.,#\n a-z0-9\u{e9}*/:-]{0,12}") {
+        let start = WHOLE.floor_char_boundary(at);
+        let end = WHOLE.floor_char_boundary((at + length).min(WHOLE.len())).max(start);
+        let text = format!("{}{put}{}", &WHOLE[..start], &WHOLE[end..]);
+        if let Err(faults) = Harness::parse("h.toml", &text) {
+            let lines = u32::try_from(text.lines().count()).expect("it is short") + 1;
+            for fault in &faults {
+                proptest::prop_assert!((1..=lines).contains(&fault.place.line) && fault.place.column >= 1);
+            }
         }
     }
 }
