@@ -141,6 +141,7 @@ pub struct Delivery {
 
 /// One event of a response's stream.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // the large one comes once a response and is moved, not kept in bulk
 pub enum StreamEvent {
     /// The response's id, on the first event that carries it (L55). Comes at most once before the completion.
     Started {
@@ -244,6 +245,7 @@ pub struct Usage {
 
 /// What a retrieved response says (G15, G20).
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // one at a time
 pub enum Retrieved {
     /// It ended; the outcome is as if it had streamed (P21). The calls come in the order of the output list.
     Ended {
