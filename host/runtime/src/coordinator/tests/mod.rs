@@ -110,7 +110,8 @@ impl World {
 
     /// Opened, with a turn.
     async fn started(&self) -> Coordinator {
-        let mut coordinator = self.open().await.expect("it opens");
+        let options = Options { reconcile: None, ..self.options() };
+        let mut coordinator = Coordinator::open(options).await.expect("it opens");
         coordinator.start_turn(Vec::new()).await.expect("a turn starts");
         coordinator
     }
