@@ -107,7 +107,7 @@ mod tests {
 resp_1            ===============
 word_stats          #####################################>
 search_files           ####.....>
-write_file                           x
+write_file                            x
                   0 s                                4.0 s
 = response streams   # call runs   . result waits   > delivered   x refused
 ";
