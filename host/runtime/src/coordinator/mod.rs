@@ -188,9 +188,9 @@ impl Options {
 
 /// What a delivery waits for while jobs run.
 enum Waits {
-    ForJob,
-    ForSomebody(PauseReason),
-    ForNothing,
+    Job,
+    Somebody(PauseReason),
+    Nothing,
 }
 
 /// What is told to a coordinator from outside while it works.
@@ -381,9 +381,9 @@ impl Coordinator {
                 Next::Rest(reason) => return Ok(Prepared::Paused(reason)),
                 Next::Finished | Next::Ask => return Ok(Prepared::Nothing),
                 Next::WaitForJob => match self.waits() {
-                    Waits::ForJob => self.drive_until_job().await?,
-                    Waits::ForSomebody(reason) => return Ok(Prepared::Paused(reason)),
-                    Waits::ForNothing => return Ok(Prepared::Nothing),
+                    Waits::Job => self.drive_until_job().await?,
+                    Waits::Somebody(reason) => return Ok(Prepared::Paused(reason)),
+                    Waits::Nothing => return Ok(Prepared::Nothing),
                 },
                 Next::Deliver => {
                     self.act(Event::Prepare).await?;
@@ -396,30 +396,30 @@ impl Coordinator {
 
     /// What a delivery waits for while jobs run.
     fn waits(&self) -> Waits {
-        let Some(turn) = self.session().open_turn() else { return Waits::ForNothing };
+        let Some(turn) = self.session().open_turn() else { return Waits::Nothing };
         let (mut held, mut held_sync) = (Vec::new(), false);
         for pending in turn.checkpoint.live_calls() {
             let id = &pending.call.id;
             if turn.checkpoint.is_orphan(id) {
                 if turn.untold.contains(id) {
-                    return Waits::ForJob; // what became of it has to be told with the delivery (L59)
+                    return Waits::Job; // what became of it has to be told with the delivery (L59)
                 }
                 continue;
             }
             match pending.state {
-                CallState::Running if !pending.call.is_async => return Waits::ForJob,
+                CallState::Running if !pending.call.is_async => return Waits::Job,
                 CallState::Queued if pending.hold.is_some() => {
                     held.push(id.clone());
                     held_sync |= !pending.call.is_async;
                 }
-                CallState::Queued if !pending.call.is_async && turn.paused.is_none() && !turn.withheld => return Waits::ForJob,
+                CallState::Queued if !pending.call.is_async && turn.paused.is_none() && !turn.withheld => return Waits::Job,
                 CallState::Queued | CallState::Running | CallState::Ready { .. } | CallState::Delivered => {}
             }
         }
         match &turn.paused {
-            Some(reason) => Waits::ForSomebody(reason.clone()),
-            None if held_sync => Waits::ForSomebody(PauseReason::Held { calls: held }),
-            None => Waits::ForNothing,
+            Some(reason) => Waits::Somebody(reason.clone()),
+            None if held_sync => Waits::Somebody(PauseReason::Held { calls: held }),
+            None => Waits::Nothing,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::seams::Seams;
 
 /// One step of a scripted stream.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a script has a handful, and writing one should be plain")]
 pub enum Step {
     /// This event comes.
     Event(StreamEvent),
@@ -105,9 +106,12 @@ pub struct ScriptedRequester {
     state: Arc<Mutex<Requests>>,
 }
 
+/// An answer, perhaps behind a gate.
+type Answer = (Option<Gate>, Result<Vec<Step>, RequestError>);
+
 #[derive(Default)]
 struct Requests {
-    answers: VecDeque<(Option<Gate>, Result<Vec<Step>, RequestError>)>,
+    answers: VecDeque<Answer>,
     asks: Vec<Ask>,
     plan: Option<Result<Plan, Error>>,
     timeline: Timeline,

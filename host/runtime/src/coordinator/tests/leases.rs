@@ -226,7 +226,8 @@ fn an_append_is_retried_until_a_third_of_the_lease_is_left() {
 
 #[test]
 fn a_renewal_is_retried_until_a_third_of_the_lease_is_left() {
-    // covers L63, L36, STATE-6
+    // covers L63, L36
+    // field case STATE-6
     for fault in [StoreFault::Busy, StoreFault::LostRequest] {
         let world = World::new();
         world.sim.run(async {
@@ -348,7 +349,8 @@ fn records_of_another_owner_are_not_taken_for_ours() {
 
 #[test]
 fn an_owner_that_slept_past_its_lease_stops_by_its_own_clock() {
-    // covers L63, STATE-6
+    // covers L63
+    // field case STATE-6
     let world = World::new();
     world.sim.run(async {
         let mut c = world.answered([background("a1", "pay")]).await;

@@ -242,7 +242,8 @@ async fn append_foreign(world: &World, record: &Record) {
 
 #[test]
 fn a_session_in_use_is_busy_and_a_takeover_stops_its_owner() {
-    // covers L1, STATE-2
+    // covers L1
+    // field case STATE-2
     let world = World::new();
     world.sim.run(async {
         let mut first = world.answered([background("p1", "pay")]).await;

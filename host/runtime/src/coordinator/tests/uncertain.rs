@@ -224,7 +224,8 @@ fn a_response_whose_id_was_never_seen_is_not_asked_for() {
 
 #[test]
 fn a_lost_request_is_sent_again_as_often_as_the_harness_says() {
-    // covers G19, PROV-18
+    // covers G19
+    // field case PROV-18
     for resend_lost in [0, 1, 2] {
         let mut world = World::new();
         world.settings.uncertainty.resend_lost = resend_lost;
@@ -261,7 +262,8 @@ fn an_accepted_response_in_between_counts_the_losses_anew() {
 
 #[test]
 fn an_unknown_delivery_on_a_stored_response_is_never_sent_again_blindly() {
-    // covers G16, G3, PROV-17, PROV-16
+    // covers G16, G3
+    // field case PROV-17, PROV-16
     for retriever in [None, Some(ScriptedRetriever::new([Ok(Retrieved::NotFound)]))] {
         let mut world = World::new();
         world.retriever = retriever;
