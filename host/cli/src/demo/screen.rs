@@ -15,7 +15,10 @@ const PREVIEW: usize = 58;
 /// Lines on standard output.
 pub(super) struct Screen {
     start: Instant,
+    /// Where the model's line is, while one is open.
     column: Option<usize>,
+    /// A space is due before the next word of that line.
+    space: bool,
 }
 
 /// Who a line is about.
@@ -43,19 +46,23 @@ impl Who {
 
 impl Screen {
     pub(super) fn new() -> Self {
-        Self { start: Instant::now(), column: None }
+        Self { start: Instant::now(), column: None, space: false }
     }
 
     /// A piece of the model's text.
     pub(super) fn text(&mut self, text: &str) {
-        for word in text.split_inclusive(' ') {
-            if self.column.is_none_or(|column| column + word.trim_end().chars().count() > WIDTH) {
+        for piece in text.split_inclusive(' ') {
+            let word = piece.trim_end();
+            if self.column.is_none_or(|column| column + word.chars().count() > WIDTH) {
                 self.end_text();
                 self.prefix(Who::Model, "model");
                 self.column = Some(0);
+            } else if self.space {
+                self.put(" ");
             }
             self.put(word);
-            self.column = self.column.map(|column| column + word.chars().count());
+            self.space = piece.ends_with(' ');
+            self.column = self.column.map(|column| column + piece.chars().count());
         }
     }
 
@@ -76,6 +83,7 @@ impl Screen {
 
     /// Ends the model's line.
     pub(super) fn end_text(&mut self) {
+        self.space = false;
         if self.column.take().is_some() {
             self.put("\n");
         }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::bail;
+use wharf::core::CallId;
 use wharf::core::model::Completion;
 use wharf::core::record::Record;
-use wharf::core::CallId;
 use wharf::{Observer, TurnOptions};
 use wharf_simulate::{Options, Script, Server};
 
