@@ -89,7 +89,11 @@ fn fill(bar: &mut [char], from: usize, to: usize, mark: char) {
 }
 
 fn cut(name: &str) -> String {
-    if name.chars().count() <= NAME { name.to_owned() } else { name.chars().take(NAME - 1).chain("…".chars()).collect() }
+    if name.chars().count() <= NAME {
+        name.to_owned()
+    } else {
+        name.chars().take(NAME - 1).chain("…".chars()).collect()
+    }
 }
 
 #[cfg(test)]
