@@ -27,7 +27,9 @@ impl Event {
                 "completed" => ("turn.completed", json!({ "turn": turn.as_str() })),
                 reason => ("turn.stopped", json!({ "turn": turn.as_str(), "reason": reason })),
             },
-            Record::ResponseBegun(begun) => ("response.started", json!({ "step_index": begun.ordinal.saturating_sub(1) })),
+            Record::ResponseBegun(begun) => {
+                ("response.started", json!({ "step_index": begun.ordinal.saturating_sub(1) }))
+            }
             Record::ResponseRecorded(facts) => (
                 "response.completed",
                 json!({
@@ -41,7 +43,9 @@ impl Event {
                     "finish_reason": facts.finish_reason,
                 }),
             ),
-            Record::FlightSettled { fate, why, .. } => ("response.dropped", json!({ "fate": fate.as_str(), "why": why })),
+            Record::FlightSettled { fate, why, .. } => {
+                ("response.dropped", json!({ "fate": fate.as_str(), "why": why }))
+            }
             Record::CallRejected { call, reason, .. } => (
                 "call.rejected",
                 json!({ "call_id": call.id.as_str(), "name": call.name.as_str(), "reason": reason.as_str() }),
@@ -71,7 +75,9 @@ impl Event {
                     "call_ids": call_ids.iter().map(|id| id.as_str()).collect::<Vec<_>>(),
                 }),
             ),
-            Record::DeliveryAcknowledged { receipt } => ("delivery.acknowledged", json!({ "receipt": receipt.as_str() })),
+            Record::DeliveryAcknowledged { receipt } => {
+                ("delivery.acknowledged", json!({ "receipt": receipt.as_str() }))
+            }
             Record::Paused { reason } => (
                 "turn.paused",
                 json!({ "reason": match reason {

@@ -107,8 +107,9 @@ fn item_of(raw: &Value, maker: &str) -> Option<Item> {
 
 fn message_text(raw: &Value) -> String {
     let parts = raw.get("content").and_then(Value::as_array);
-    let texts = parts.into_iter().flatten().filter_map(|part| {
-        part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str)
-    });
+    let texts = parts
+        .into_iter()
+        .flatten()
+        .filter_map(|part| part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str));
     texts.collect()
 }

@@ -39,9 +39,7 @@ pub fn messages<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Messag
         .filter_map(|item| match item {
             Item::Message { role, text } => Some(Message::Text { role: *role, text: text.clone() }),
             Item::Call(call) => Some(Message::Call(call.clone())),
-            Item::Output { call, output } => {
-                Some(Message::Result { call_id: call.id.clone(), output: output.clone() })
-            }
+            Item::Output { call, output } => Some(Message::Result { call_id: call.id.clone(), output: output.clone() }),
             Item::Opaque { .. } => None,
         })
         .collect()
