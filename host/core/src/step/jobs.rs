@@ -187,7 +187,7 @@ impl Machine {
         let Some(record) = turn.checkpoint.register(&registration)? else { return Ok(Vec::new()) };
         let id = registration.call.id.clone();
         self.jobs.classify(&id, policy.class.clone());
-        if hold.is_none() && (registration.call.is_async || !in_response) {
+        if !self.opening && hold.is_none() && (registration.call.is_async || !in_response) {
             self.jobs.enqueue(id);
         }
         self.commit(vec![record])
@@ -224,7 +224,7 @@ impl Machine {
         let is_async = pending.call.is_async;
         let record = match (decision, hold) {
             (Decision::Approve { approval }, Hold::Approval) => {
-                if is_async || released {
+                if !self.opening && (is_async || released) {
                     self.jobs.enqueue(id.clone());
                 }
                 Record::HoldReleased { id: id.clone(), approval }
@@ -287,7 +287,7 @@ impl Machine {
     /// what an opened journal left queued (L1).
     pub(super) fn enqueue_waiting(&mut self) -> Result<(), Error> {
         let turn = self.turn()?;
-        if turn.flight.is_some() {
+        if turn.flight.is_some() || self.opening {
             return Ok(());
         }
         let waiting: Vec<CallId> = turn

@@ -62,15 +62,17 @@ impl Machine {
             let id = &pending.call.id;
             let orphan = checkpoint.is_orphan(id);
             match pending.state {
-                CallState::Running => waits |= !pending.call.is_async || (orphan && turn.untold.contains(id)),
+                CallState::Running if self.jobs.has(id) => {
+                    waits |= !pending.call.is_async || (orphan && turn.untold.contains(id));
+                }
                 CallState::Queued if orphan => {}
                 CallState::Queued if pending.hold.is_some() => {
                     held.push(id.clone());
                     held_sync |= !pending.call.is_async;
                 }
                 CallState::Queued if self.jobs.has(id) => waits |= !pending.call.is_async,
-                CallState::Queued if turn.withheld => {}
-                CallState::Queued => {
+                CallState::Queued if turn.withheld && !pending.call.is_async => {}
+                CallState::Queued | CallState::Running => {
                     return Err(Error::store(format!("call {:?} has neither a job nor a hold", id.as_str())));
                 }
                 CallState::Ready { .. } | CallState::Delivered => {}
