@@ -8,7 +8,7 @@ use crate::checkpoint::{CallState, Checkpoint};
 use crate::error::Error;
 use crate::ids::{CallId, ResponseId, TurnId};
 use crate::model::{Item, Outcome};
-use crate::policy::RefusalReason;
+use crate::policy::{RefusalReason, ReplayClass};
 use crate::record::{Begun, FlightFate, HarnessFacts, PauseReason, Record, ResponseFacts};
 
 /// What a session's records fold into.
@@ -324,6 +324,10 @@ impl Turn {
                 let before = self.attempts(id);
                 if *attempt != before.saturating_add(1) {
                     return contradiction(format!("start {attempt} of call {:?} follows {before} starts", id.as_str()));
+                }
+                let never = self.checkpoint.call(id).is_some_and(|pending| pending.replay == ReplayClass::Never);
+                if never && before > 0 {
+                    return contradiction(format!("call {:?} must not run again and was started again", id.as_str()));
                 }
                 let has =
                     |approval: &String| self.approvals.iter().any(|(call, given)| call == id && given == approval);

@@ -1,7 +1,7 @@
 //! What opening a journal does to its calls once nothing is uncertain any more (G1 to G12, G18, L1, L15).
 
 use super::{Effect, Machine};
-use crate::checkpoint::{CallState, Checkpoint};
+use crate::checkpoint::{CallState, Checkpoint, INTERRUPTED};
 use crate::error::Error;
 use crate::ids::CallId;
 use crate::policy::{Admission, CallPolicy, ReplayClass};
@@ -30,6 +30,8 @@ impl Machine {
         let found = narrow(&mended, policies)?;
         mend(&mut mended, found)?;
         let found = mended.recover()?;
+        mend(&mut mended, found)?;
+        let found = interrupted(turn, &mended);
         mend(&mut mended, found)?;
         let found = withdraw(turn, &mended, policies);
         mend(&mut mended, found)?;
@@ -104,6 +106,21 @@ fn narrow(checkpoint: &Checkpoint, policies: &[(CallId, CallPolicy)]) -> Result<
         records.push(Record::ReplayNarrowed { id: id.clone() });
     }
     Ok(records)
+}
+
+/// Calls that ran, were queued to run again, and may not by now: an opening queued them, a crash came before their next
+/// start, and policy narrowed their class since. They are interrupted calls like those of G5 (design promise 2).
+fn interrupted(turn: &Turn, checkpoint: &Checkpoint) -> Vec<Record> {
+    checkpoint
+        .live_calls()
+        .filter(|p| p.state == CallState::Queued && p.replay == ReplayClass::Never)
+        .filter(|p| turn.attempts(&p.call.id) > 0 && !checkpoint.is_orphan(&p.call.id))
+        .map(|p| Record::CallSettled {
+            id: p.call.id.clone(),
+            output: error_output(INTERRUPTED),
+            how: Settlement::Interrupted,
+        })
+        .collect()
 }
 
 /// Calls that wait and that policy does not let start any more are settled with the reason, as a refused call is.

@@ -116,6 +116,47 @@ fn narrower_class_replaces_the_stored_one_before_recovery_and_is_journaled() {
     }
 }
 
+/// Found by a random run: an opening queues a call again, a crash comes before it starts, and policy narrows it.
+// covers L15, G5
+#[test]
+fn call_that_was_queued_to_run_again_does_not_once_its_class_is_never() {
+    for now in [start(), CallPolicy::refuse(RefusalReason::Policy, "not any more"), held(Hold::Approval)] {
+        let mut host = Host::with(Settings { calls_at_once: 1, ..Settings::default() });
+        host.respond("resp_1", &[(sync("a"), safe())]);
+        host.crash();
+        host.act(Event::Stop);
+        host.open(&[("a", safe())]);
+        assert_eq!((host.states(), host.turn().attempts(&"a".into())), (json!({ "a": "Queued" }), 1));
+        host.crash();
+        let before = host.journal.len();
+        assert_eq!(ran(&host.open(&[("a", now)])), [""; 0]);
+        assert_eq!(host.kinds_since(before), ["call.narrowed", "call.settled"]);
+        let interrupted = ready(&json!({ "error": crate::checkpoint::INTERRUPTED }).to_string());
+        assert_eq!(host.states(), json!({ "a": interrupted }));
+    }
+}
+
+// covers G5, B11
+#[test]
+fn second_start_of_a_call_that_must_not_run_again_contradicts_the_journal() {
+    let journal = |replay: ReplayClass| {
+        let mut host = Host::new();
+        host.respond("resp_1", &[(sync("a"), safe())]);
+        host.crash();
+        host.act(Event::Stop);
+        host.open(&[("a", safe())]);
+        if replay == ReplayClass::Never {
+            host.journal.push(Record::ReplayNarrowed { id: "a".into() });
+        }
+        host.journal.push(Record::CallStarted { id: "a".into(), attempt: 2, idempotency_key: None, approval: None });
+        Session::fold(&host.journal)
+    };
+    assert!(journal(ReplayClass::Safe).is_ok());
+    let error = journal(ReplayClass::Never).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Corruption);
+    assert!(error.message.ends_with("call \"a\" must not run again and was started again"), "{error}");
+}
+
 // covers L15, G3
 #[test]
 fn any_other_change_of_class_is_a_conflict_and_nothing_is_relaunched() {
