@@ -30,7 +30,9 @@ fn each_open_thing_alone_stands_in_the_way() {
                 after: Vec::new(),
             });
         },
-        |c| drop(c.add(call("queued"), ReplayClass::Never).unwrap()),
+        |c| {
+            c.add(call("queued"), ReplayClass::Never).unwrap();
+        },
         |c| {
             c.add(call("running"), ReplayClass::Never).unwrap();
             c.run("running").unwrap();
