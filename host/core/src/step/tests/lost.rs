@@ -142,7 +142,8 @@ fn started_call_of_class_never_pauses_the_turn_for_an_operators_answer() {
     assert_eq!(host.next(), Next::Rest(reason.clone()));
     // Neither a plain resume nor a shutdown stands in for the answer.
     let error = host.refuses(ErrorKind::Store, Event::Resume { why: "go".into() });
-    assert!(error.hint.unwrap().contains("--resend | --abandon"));
+    let hint = error.hint.unwrap();
+    assert!(hint.contains("--resend") && hint.contains("--abandon"), "{hint}");
     assert_eq!(host.act(Event::Pause(PauseReason::Shutdown)), []);
     assert_eq!(host.next(), Next::Rest(reason));
     // The answer goes on, and the model is told.
