@@ -1,17 +1,19 @@
-//! JSON Schema and patterns from untrusted hands: compiled once, without fetching anything, with an engine that cannot
-//! backtrack, and with a bound on what one check may cost (L47).
+//! JSON Schema and patterns from untrusted hands: compiled once, in one draft, without fetching anything, with an engine
+//! that cannot backtrack, and with a bound on what one check may cost (L47).
 
 mod cost;
 mod strict;
 
 use std::fmt;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
 pub use strict::{JsonFault, parse_strict};
 
 use crate::limits;
+
+pub(crate) use strict::depth;
 
 /// A compiled JSON Schema. Equal if the schemas are.
 #[derive(Clone)]
@@ -23,7 +25,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles a schema (draft 2020-12 unless it says otherwise).
+    /// Compiles a schema of draft 2020-12; one that says nothing of its draft is taken for one.
     ///
     /// # Errors
     /// Why it cannot be used; reads on after "the schema".
@@ -35,13 +37,15 @@ impl Schema {
         if strict::depth(source) > limits::JSON_DEPTH_MAX {
             return Err(SchemaFault::TooDeep);
         }
-        let depth_max = cost::depth_max(source)?;
+        let bare = without_identity(source)?;
+        let depth_max = cost::depth_max(&bare)?;
         let validator = jsonschema::options()
             .offline()
+            .with_draft(Draft::Draft202012)
             .with_pattern_options(
                 PatternOptions::regex().size_limit(limits::PATTERN_BYTES_MAX).dfa_size_limit(limits::PATTERN_BYTES_MAX),
             )
-            .build(source)
+            .build(&bare)
             .map_err(|fault| SchemaFault::Invalid {
                 pointer: fault.instance_path().as_str().to_owned(),
                 why: fault.to_string(),
@@ -72,6 +76,49 @@ impl Schema {
     }
 }
 
+/// The names of draft 2020-12.
+const DRAFTS: [&str; 2] =
+    ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft/2020-12/schema"];
+
+/// The schema without its draft and its own address, so that what a reference means follows from its text alone: a `#/…`
+/// leads from the root, wherever it stands. Another draft reads other keywords; an address further inside makes
+/// references lead from there. Both would hide from [`cost`] what a check does, so neither is taken.
+fn without_identity(source: &Value) -> Result<Value, SchemaFault> {
+    let mut open: Vec<(String, &Value)> = vec![(String::new(), source)];
+    while let Some((pointer, value)) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                for keyword in ["$id", "$schema"] {
+                    if !pointer.is_empty() && members.get(keyword).is_some_and(Value::is_string) {
+                        return Err(SchemaFault::Invalid {
+                            pointer,
+                            why: format!("only the whole schema may have {keyword:?}"),
+                        });
+                    }
+                }
+                open.extend(members.iter().map(|(name, member)| (format!("{pointer}/{name}"), member)));
+            }
+            Value::Array(items) => {
+                open.extend(items.iter().enumerate().map(|(n, item)| (format!("{pointer}/{n}"), item)));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut bare = source.clone();
+    if let Value::Object(members) = &mut bare {
+        if let Some(draft) = members.remove("$schema") {
+            let named = draft.as_str().map(|name| name.strip_suffix('#').unwrap_or(name));
+            if !named.is_some_and(|name| DRAFTS.contains(&name)) {
+                return Err(SchemaFault::Draft { draft: shortened(&draft.to_string()) });
+            }
+        }
+        if members.remove("$id").is_some_and(|id| !id.is_string()) {
+            return Err(SchemaFault::Invalid { pointer: "/$id".to_owned(), why: "it is not a string".to_owned() });
+        }
+    }
+    Ok(bare)
+}
+
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
         self.source == other.source
@@ -96,6 +143,12 @@ pub enum SchemaFault {
     /// Nested too deeply.
     #[error("is nested deeper than {} levels", limits::JSON_DEPTH_MAX)]
     TooDeep,
+    /// It is of another draft.
+    #[error("is of draft {draft}, and only 2020-12 is taken")]
+    Draft {
+        /// What it says, as JSON.
+        draft: String,
+    },
     /// It refers to something outside itself.
     #[error("refers to {target:?}, and nothing outside the schema is fetched")]
     External {

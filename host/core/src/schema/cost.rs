@@ -2,6 +2,8 @@
 //! that leads to itself would never end, and references that fan out make a page of text take exponential time. Both are
 //! seen before the first check.
 //!
+//! The schema is one of draft 2020-12 without `$id` or `$schema` anywhere, so each reference leads from the root.
+//!
 //! A step is one visit of a subschema. Keywords that look at the same value (`$ref`, `allOf`, `anyOf` …) add up; keywords
 //! that go one level into it multiply over the levels. The count is an upper bound along one path through a value.
 
@@ -123,10 +125,6 @@ impl<'s> Graph<'s> {
 
     fn read(&mut self, at: usize, keywords: &'s Map<String, Value>) -> Result<(), SchemaFault> {
         let pointer = self.nodes[at].pointer.clone();
-        if at > 0 && keywords.get("$id").is_some_and(Value::is_string) {
-            // It would change what every reference inside means.
-            return Err(SchemaFault::Invalid { pointer, why: "only the whole schema may have an $id".to_owned() });
-        }
         for (keyword, value) in keywords {
             let here = format!("{pointer}/{keyword}");
             match (keyword.as_str(), value) {
@@ -201,14 +199,14 @@ impl<'s> Graph<'s> {
     fn targets(&self, pointer: &str, target: &str) -> Result<Vec<&'s Value>, SchemaFault> {
         let external = || SchemaFault::External { target: target.to_owned() };
         let fragment = target.strip_prefix('#').ok_or_else(external)?;
-        let fragment = percent_decoded(fragment).ok_or_else(external)?;
         if fragment.is_empty() {
             return Ok(vec![self.root]);
         }
+        // Only a pointer is decoded, as in the checker; an anchor's name has nothing to decode.
         let found: Vec<&Value> = if fragment.starts_with('/') {
-            self.root.pointer(&fragment).into_iter().collect()
+            self.root.pointer(&percent_decoded(fragment).ok_or_else(external)?).into_iter().collect()
         } else {
-            self.anchors.get(fragment.as_str()).cloned().unwrap_or_default()
+            self.anchors.get(fragment).cloned().unwrap_or_default()
         };
         if found.is_empty() {
             return Err(SchemaFault::Invalid {

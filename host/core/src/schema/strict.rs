@@ -45,7 +45,7 @@ pub fn parse_strict(text: &str) -> Result<Value, JsonFault> {
 }
 
 /// How deep a value is nested: 0 for a scalar.
-pub(super) fn depth(value: &Value) -> usize {
+pub(crate) fn depth(value: &Value) -> usize {
     let mut deepest = 0;
     let mut open: Vec<(usize, &Value)> = vec![(0, value)];
     while let Some((depth, value)) = open.pop() {

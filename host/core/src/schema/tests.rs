@@ -146,7 +146,7 @@ fn anchors_and_identifiers_cannot_hide_the_cost() {
         Schema::compile(&inner).map(|_| ()),
         Err(SchemaFault::Invalid {
             pointer: "/properties/a".into(),
-            why: "only the whole schema may have an $id".into()
+            why: "only the whole schema may have \"$id\"".into()
         })
     );
     assert_eq!(
@@ -197,6 +197,79 @@ fn a_text_pattern_matches_as_a_whole_or_is_found() {
     assert!(commented.is_whole("aaa") && !commented.is_whole("aaab"));
     let lines = TextPattern::compile("(?m)^a$").expect("it is one");
     assert!(lines.is_whole("a") && !lines.is_whole("a\na"));
+}
+
+/// Two definitions of each name: those of the root are harmless, those of the part that names itself look twice at the
+/// next. A reader who takes the name for a new base runs into the second.
+fn twins(levels: usize, name: &str) -> Value {
+    let definitions = |link: fn(Value) -> Value| {
+        let links = (0..levels).map(|n| {
+            let next = json!({ "$ref": format!("#/definitions/a{}", n + 1) });
+            (format!("a{n}"), link(next))
+        });
+        let mut all: serde_json::Map<String, Value> = links.collect();
+        all.insert(format!("a{levels}"), json!({ "type": "object" }));
+        all
+    };
+    let hidden = definitions(|next| json!({ "allOf": [next, next] }));
+    json!({
+        "definitions": definitions(|_| json!({ "type": "object" })),
+        "allOf": [{ name: "http://example.com/inner", "definitions": hidden, "allOf": [{ "$ref": "#/definitions/a0" }] }],
+    })
+}
+
+#[test]
+fn no_draft_and_no_name_inside_gives_references_another_meaning() {
+    // covers L47
+    let with = |mut schema: Value, draft: &str| {
+        schema["$schema"] = draft.into();
+        schema
+    };
+    let compiled = |value: &Value| Schema::compile(value).map(|_| ());
+    let draft_4 = "http://json-schema.org/draft-04/schema#";
+    let other = |draft: &str| Err(SchemaFault::Draft { draft: format!("{draft:?}") });
+    assert_eq!(compiled(&with(twins(24, "id"), draft_4)), other(draft_4));
+    for draft in [
+        "http://json-schema.org/draft-06/schema#",
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema##",
+        "https://json-schema.org/schema",
+        "https://example.com/own-dialect",
+        "",
+    ] {
+        assert_eq!(compiled(&with(json!({ "type": "object" }), draft)), other(draft));
+    }
+    assert_eq!(compiled(&json!({ "$schema": 7 })), Err(SchemaFault::Draft { draft: "7".into() }));
+    let only_the_whole = |pointer: &str, keyword: &str| {
+        Err(SchemaFault::Invalid {
+            pointer: pointer.to_owned(),
+            why: format!("only the whole schema may have {keyword:?}"),
+        })
+    };
+    assert_eq!(compiled(&twins(24, "$id")), only_the_whole("/allOf/0", "$id"));
+    // A reference may lead through what is no schema.
+    let through = json!({ "$ref": "#/const/in/x", "const": { "in": { "$id": "http://example.com/", "x": true } } });
+    assert_eq!(compiled(&through), only_the_whole("/const/in", "$id"));
+    let inside = json!({ "items": with(twins(24, "id"), draft_4) });
+    assert_eq!(compiled(&inside), only_the_whole("/items", "$schema"));
+
+    // In draft 2020-12 `id` is no name, and the address of the whole changes nothing, even if it is another schema's.
+    for mut value in
+        [twins(24, "id"), json!({ "$ref": "#/definitions/a0", "definitions": { "a0": { "type": "object" } } })]
+    {
+        for draft in ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft/2020-12/schema#"] {
+            value["$id"] = "http://json-schema.org/draft-07/schema".into();
+            let schema = schema(&with(value.clone(), draft));
+            assert_eq!(schema.check(&json!({})), Ok(()));
+            assert!(schema.check(&json!([])).is_err());
+        }
+    }
+    // Members of these names are members like others.
+    assert_eq!(
+        compiled(&json!({ "properties": { "$id": { "type": "string" }, "$schema": true }, "required": ["$id"] })),
+        Ok(())
+    );
 }
 
 fn chain(levels: usize, link: impl Fn(Value) -> Value) -> Value {
