@@ -13,6 +13,14 @@ pub const HARNESS_BYTES_MAX: usize = 1 << 20;
 /// Largest JSON Schema of a tool, in bytes. It is a component's text, so untrusted, and is sent with every request.
 pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
 
+/// Longest pointer to a place in a schema, in characters; longer ones are cut. One is kept for each subschema while the
+/// schema is read, and a chain of references makes them long.
+pub const SCHEMA_POINTER_CHARS_MAX: usize = 256;
+
+/// Most bytes of the paths to all values in a schema together. The compiler keeps the path of each keyword, and one long
+/// name above many of them would cost gigabytes; a schema of the largest size that was written for a model has a tenth.
+pub const SCHEMA_PATHS_BYTES_MAX: usize = 8 << 20;
+
 /// Deepest nesting of a tool's JSON Schema or of a tool's input. Deeper ones cost stack in the checker.
 pub const JSON_DEPTH_MAX: usize = 64;
 
@@ -56,6 +64,16 @@ pub const CALLS_AT_ONCE_MAX: u32 = 1024;
 
 /// Most responses of one turn that a harness may allow.
 pub const RESPONSES_MAX: u32 = 10_000;
+
+/// Largest record body or snapshot, in bytes (N6). Larger outputs are blobs.
+pub const RECORD_BYTES_MAX: usize = 8 << 20;
+
+/// Deepest nesting of a record's body. Readers of JSON stop at 128 levels or so; a record that cannot be read back would
+/// make its whole journal unreadable.
+pub const RECORD_DEPTH_MAX: usize = 100;
+
+/// Largest blob, in bytes (design section 8).
+pub const BLOB_BYTES_MAX: usize = 16 << 20;
 
 /// Largest output that stands in its record, in bytes; larger ones are blobs (design section 8).
 pub const INLINE_OUTPUT_BYTES_MAX: usize = 32 << 10;

@@ -37,6 +37,9 @@ impl Schema {
         if strict::depth(source) > limits::JSON_DEPTH_MAX {
             return Err(SchemaFault::TooDeep);
         }
+        if paths_bytes(source) > limits::SCHEMA_PATHS_BYTES_MAX {
+            return Err(SchemaFault::LongNames);
+        }
         let bare = without_identity(source)?;
         let depth_max = cost::depth_max(&bare)?;
         let validator = jsonschema::options()
@@ -96,10 +99,10 @@ fn without_identity(source: &Value) -> Result<Value, SchemaFault> {
                         });
                     }
                 }
-                open.extend(members.iter().map(|(name, member)| (format!("{pointer}/{name}"), member)));
+                open.extend(members.iter().map(|(name, member)| (below(&pointer, name), member)));
             }
             Value::Array(items) => {
-                open.extend(items.iter().enumerate().map(|(n, item)| (format!("{pointer}/{n}"), item)));
+                open.extend(items.iter().enumerate().map(|(n, item)| (below(&pointer, &n.to_string()), item)));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
@@ -117,6 +120,33 @@ fn without_identity(source: &Value) -> Result<Value, SchemaFault> {
         }
     }
     Ok(bare)
+}
+
+/// How long the pointers to all values in it are together.
+fn paths_bytes(source: &Value) -> usize {
+    let mut sum = 0usize;
+    let mut open: Vec<(usize, &Value)> = vec![(0, source)];
+    while let Some((length, value)) = open.pop() {
+        sum = sum.saturating_add(length);
+        match value {
+            Value::Object(members) => {
+                open.extend(members.iter().map(|(name, member)| (length + 1 + name.len(), member)));
+            }
+            Value::Array(items) => open.extend(items.iter().map(|item| (length + 2, item))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    sum
+}
+
+/// The pointer to a member, cut where it is long: each subschema has one, which follows the references that led to it.
+fn below(pointer: &str, name: &str) -> String {
+    let room = limits::SCHEMA_POINTER_CHARS_MAX.saturating_sub(pointer.chars().count());
+    match name.char_indices().nth(room) {
+        Some(_) if pointer.ends_with('…') => pointer.to_owned(),
+        Some((at, _)) => format!("{pointer}/{}…", name.get(..at).unwrap_or_default()),
+        None => format!("{pointer}/{name}"),
+    }
 }
 
 impl PartialEq for Schema {
@@ -143,6 +173,12 @@ pub enum SchemaFault {
     /// Nested too deeply.
     #[error("is nested deeper than {} levels", limits::JSON_DEPTH_MAX)]
     TooDeep,
+    /// Long names stand above many values.
+    #[error(
+        "has names so long that the paths to all its values have more than {} bytes",
+        limits::SCHEMA_PATHS_BYTES_MAX
+    )]
+    LongNames,
     /// It is of another draft.
     #[error("is of draft {draft}, and only 2020-12 is taken")]
     Draft {

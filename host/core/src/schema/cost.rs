@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::SchemaFault;
+use super::{SchemaFault, below};
 use crate::limits;
 
 /// Most edges that the analysis follows; anchors of one name may lead from each reference to each of them.
@@ -126,7 +126,7 @@ impl<'s> Graph<'s> {
     fn read(&mut self, at: usize, keywords: &'s Map<String, Value>) -> Result<(), SchemaFault> {
         let pointer = self.nodes[at].pointer.clone();
         for (keyword, value) in keywords {
-            let here = format!("{pointer}/{keyword}");
+            let here = below(&pointer, keyword);
             match (keyword.as_str(), value) {
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
                     for to in self.targets(&here, target)? {
@@ -138,27 +138,27 @@ impl<'s> Graph<'s> {
                 }
                 ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => {
                     for (n, value) in all.iter().enumerate() {
-                        self.edge(value, format!("{here}/{n}"), |graph| &mut graph.nodes[at].in_place)?;
+                        self.edge(value, below(&here, &n.to_string()), |graph| &mut graph.nodes[at].in_place)?;
                     }
                 }
                 ("dependentSchemas" | "dependencies", Value::Object(all)) => {
                     for (name, value) in all.iter().filter(|(_, value)| !value.is_array()) {
-                        self.edge(value, format!("{here}/{name}"), |graph| &mut graph.nodes[at].in_place)?;
+                        self.edge(value, below(&here, name), |graph| &mut graph.nodes[at].in_place)?;
                     }
                 }
                 ("properties", Value::Object(all)) => {
                     for (name, value) in all {
-                        self.edge(value, format!("{here}/{name}"), |graph| &mut graph.nodes[at].one_of_children)?;
+                        self.edge(value, below(&here, name), |graph| &mut graph.nodes[at].one_of_children)?;
                     }
                 }
                 ("patternProperties", Value::Object(all)) => {
                     for (name, value) in all {
-                        self.edge(value, format!("{here}/{name}"), |graph| &mut graph.nodes[at].all_children)?;
+                        self.edge(value, below(&here, name), |graph| &mut graph.nodes[at].all_children)?;
                     }
                 }
                 ("prefixItems" | "items", Value::Array(all)) => {
                     for (n, value) in all.iter().enumerate() {
-                        self.edge(value, format!("{here}/{n}"), |graph| &mut graph.nodes[at].one_of_children)?;
+                        self.edge(value, below(&here, &n.to_string()), |graph| &mut graph.nodes[at].one_of_children)?;
                     }
                 }
                 (

@@ -272,6 +272,42 @@ fn no_draft_and_no_name_inside_gives_references_another_meaning() {
     );
 }
 
+#[test]
+fn long_names_above_many_values_are_refused() {
+    // The compiler would keep two gigabytes of paths.
+    let above = |name: usize, count: usize| json!({ "properties": { "n".repeat(name): { "anyOf": vec![json!(true); count] } } });
+    let compiled = |value: &Value| Schema::compile(value).map(|_| ());
+    assert_eq!(compiled(&above(limits::SCHEMA_BYTES_MAX / 2, 20_000)), Err(SchemaFault::LongNames));
+    assert_eq!(compiled(&above(limits::SCHEMA_BYTES_MAX / 2, 20)), Ok(()));
+    assert_eq!(compiled(&above(20, 20_000)), Ok(()));
+    let paths = |name: usize, count: usize| paths_bytes(&above(name, count));
+    // "/properties/", twice the name; then "/anyOf", and two more for each item.
+    assert_eq!(paths(7, 3), 11 + 19 + 25 + 3 * 27);
+    let name = limits::SCHEMA_BYTES_MAX / 4;
+    let count = (0..).find(|count| paths(name, *count) > limits::SCHEMA_PATHS_BYTES_MAX).expect("it grows");
+    assert_eq!(compiled(&above(name, count)), Err(SchemaFault::LongNames));
+    assert_eq!(compiled(&above(name, count - 1)), Ok(()));
+}
+
+#[test]
+fn the_place_of_a_fault_is_cut_however_long_the_way_to_it() {
+    let long = "é".repeat(1000);
+    let named = json!({ "properties": { long: { "items": { "$id": "http://example.com/" } } } });
+    let pointer = format!("/properties/{}…", "é".repeat(limits::SCHEMA_POINTER_CHARS_MAX - "/properties".len()));
+    let why = "only the whole schema may have \"$id\"".to_owned();
+    assert_eq!(Schema::compile(&named).map(|_| ()), Err(SchemaFault::Invalid { pointer, why }));
+    // A chain of references is as long a way.
+    let mut value = chain(1000, |next| next);
+    value["$defs"]["d1000"] = json!({ "$ref": "#/nowhere" });
+    match Schema::compile(&value).map(|_| ()) {
+        Err(SchemaFault::Invalid { pointer, .. }) => {
+            assert!(pointer.starts_with("/$ref/$ref/$ref/") && pointer.ends_with('…'), "{pointer}");
+            assert!(pointer.chars().count() <= limits::SCHEMA_POINTER_CHARS_MAX + 2, "{pointer}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 fn chain(levels: usize, link: impl Fn(Value) -> Value) -> Value {
     let mut defs = serde_json::Map::new();
     for n in 0..levels {
