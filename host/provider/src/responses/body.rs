@@ -150,18 +150,25 @@ pub(super) fn may_replay(request: &Request) -> bool {
     !request.async_open && !request.messages.is_empty() && output_ids(delivery).all(|id| is_known_sync(request, id))
 }
 
+/// Every call of this id is there and sync: which of several is meant does not matter then.
 fn is_known_sync(request: &Request, id: Option<&str>) -> bool {
-    request.messages.iter().any(|item| match item {
-        Item::Call(call) => Some(call.id.as_str()) == id && !call.is_async,
+    let mut marks = request.messages.iter().filter_map(|item| match item {
+        Item::Call(call) => (Some(call.id.as_str()) == id).then_some(call.is_async),
         Item::Opaque { raw, .. } => {
-            is_call(raw) && raw["call_id"].as_str() == id && id.is_some() && raw["async"] != Value::Bool(true)
+            let meant = is_call(raw) && id.is_some() && raw["call_id"].as_str() == id;
+            meant.then_some(raw["async"] == Value::Bool(true))
         }
-        Item::Message { .. } | Item::Output { .. } => false,
-    })
+        Item::Message { .. } | Item::Output { .. } => None,
+    });
+    marks.next() == Some(false) && marks.all(|is_async| !is_async)
 }
 
 fn is_call(raw: &Value) -> bool {
     matches!(raw["type"].as_str(), Some("function_call" | "custom_tool_call"))
+}
+
+fn is_output(raw: &Value) -> bool {
+    matches!(raw["type"].as_str(), Some("function_call_output" | "custom_tool_call_output"))
 }
 
 fn output_ids(delivery: &Delivery) -> impl Iterator<Item = Option<&str>> {
@@ -237,22 +244,24 @@ fn continuation(context: Context<'_>, request: &Request, delivery: &Delivery) ->
     Ok(input)
 }
 
-/// The history, then the outputs that it does not have yet, then what follows them.
+/// The history, then the outputs that it does not have yet, then what follows them. A provider may use an id for several
+/// calls: the first output of an id answers the first call of that id, the second one the second, and so on, so an output
+/// is there already only if the history has as many outputs of its id as calls.
 fn replay(context: Context<'_>, request: &Request, delivery: &Delivery) -> Result<Vec<Value>, Error> {
     let maker = maker_of(context, request);
     let mut input = reader(context, &maker).items(&request.messages);
-    let has = |input: &[Value], id: &str, wanted: fn(&Value) -> bool| {
-        input.iter().any(|item| wanted(item) && item["call_id"].as_str() == Some(id))
+    let count = |items: &[Value], id: &str, wanted: fn(&Value) -> bool| {
+        items.iter().filter(|item| wanted(item) && item["call_id"].as_str() == Some(id)).count()
     };
-    let is_output = |item: &Value| item["type"].as_str().is_some_and(|kind| kind.ends_with("_call_output"));
-    let mut outputs = Vec::new();
+    let mut outputs: Vec<Value> = Vec::new();
     for (item, id) in delivery.input.iter().zip(output_ids(delivery)) {
         let id = id.unwrap_or_default();
-        if !has(&input, id, is_call) {
+        let calls = count(&input, id, is_call);
+        if calls == 0 {
             return Err(Error::config(format!("the history lacks call {id:?} of the delivery"))
                 .hint("without continuation a request needs the whole history, calls included"));
         }
-        if !has(&input, id, is_output) {
+        if count(&input, id, is_output) + count(&outputs, id, is_output) < calls {
             outputs.push(item.clone());
         }
     }

@@ -244,6 +244,29 @@ fn without_continuation_the_history_beside_a_delivery_is_replayed() {
 }
 
 #[test]
+fn outputs_of_a_repeated_call_id_answer_its_calls_in_order() {
+    // covers B13
+    // PROV-4
+    let call = |n: u32| Item::Call(Call::function("call_0", "f", format!("[{n}]")));
+    let answered = |text: &str| Item::Output { call: Call::function("call_0", "f", "[0]"), output: text.into() };
+    let call_json =
+        |n: u32| json!({"type": "function_call", "call_id": "call_0", "name": "f", "arguments": format!("[{n}]")});
+    let output_json = |text: &str| json!({"type": "function_call_output", "call_id": "call_0", "output": text});
+    let mut asked = request(OLD, vec![call(1), answered("first"), call(2)]);
+    asked.delivery = Some(delivery(&["call_0"]));
+    let expected = json!([call_json(1), output_json("first"), call_json(2), output("call_0")]);
+    assert_eq!(body(&asked)["input"], expected);
+    // The history has it already.
+    asked.messages.push(answered("done"));
+    assert_eq!(body(&asked)["input"], expected);
+    // Two at once, of which the history has none.
+    asked.messages = vec![call(1), call(2)];
+    asked.delivery = Some(delivery(&["call_0", "call_0"]));
+    asked.delivery.as_mut().unwrap().input[0] = output_json("first");
+    assert_eq!(body(&asked)["input"], json!([call_json(1), call_json(2), output_json("first"), output("call_0")]));
+}
+
+#[test]
 fn one_stateless_try_is_allowed_only_if_nothing_async_is_touched() {
     // covers O9, O10
     let sync = Call::function("call_1", "f", "{}");
@@ -263,6 +286,12 @@ fn one_stateless_try_is_allowed_only_if_nothing_async_is_touched() {
     asked.delivery = Some(delivery(&["call_1", "call_2"]));
     asked.messages = vec![Item::Call(sync), Item::Call(Call::custom("call_2", "t", "x").asynchronous())];
     assert!(!may_replay(&asked), "one of two is async");
+    asked.delivery = Some(delivery(&["call_1"]));
+    asked.messages = vec![
+        Item::Call(Call::function("call_1", "f", "{}")),
+        Item::Call(Call::function("call_1", "f", "{}").asynchronous()),
+    ];
+    assert!(!may_replay(&asked), "one of two calls of its id is async");
     let raw = |flag: bool| Item::Opaque {
         maker: "openai/x".into(),
         raw: json!({"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}", "async": flag}),
