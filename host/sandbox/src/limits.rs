@@ -121,5 +121,11 @@ pub const BLOB_READ_BYTES_MAX: usize = 1 << 20;
 /// Functions that a trap's message names.
 pub const TRAP_FRAMES_MAX: usize = 8;
 
+/// Longest name of a function that a trap's message shows, in bytes; the rest is cut.
+pub const FUNCTION_NAME_BYTES_MAX: usize = 256;
+
+/// Longest mangled name of a Rust function that is made readable, in bytes: longer ones are shown as they are.
+pub const FUNCTION_MANGLED_BYTES_MAX: usize = 1 << 10;
+
 /// Longest message of a trap, in bytes: names in it come from the component.
 pub const TRAP_BYTES_MAX: usize = 2 << 10;

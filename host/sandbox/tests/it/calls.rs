@@ -179,6 +179,28 @@ async fn a_trap_is_an_outcome_that_names_the_functions() {
     assert!(matches!(run(&guest, "").await.outcome, CallOutcome::Trapped { .. }));
 }
 
+// A C++ name whose every level stands for twice the one before it: 200 bytes that stand for more text than there is memory.
+// It would be spelled out when the call's time is over.
+#[tokio::test]
+async fn a_hostile_function_name_is_shown_as_it_is() {
+    let levels: String =
+        (0..19).map(|n| format!("S_IS{}_S{0}_E", char::from_digit(n, 36).unwrap()).to_uppercase()).collect();
+    let name = format!("_Z1f1AIiiE{levels}");
+    let guest = Guest::new("(call $outer)").core(&format!(
+        r#"(func $outer (@name "_ZN4core5inner17h0123456789abcdefE") (result i32) (call $bomb) (i32.const 0))
+           (func $bomb (@name "{name}") unreachable)"#
+    ));
+    let guest = load(&guest, Given::default()).await.unwrap();
+    assert_eq!(
+        run(&guest, "").await.outcome,
+        CallOutcome::Trapped {
+            message: format!(
+                "wasm trap: wasm `unreachable` instruction executed in {name}, called from core::inner, called from invoke"
+            )
+        }
+    );
+}
+
 const STDOUT: &str = r#"
   (import "wasi:io/error@0.2.0" (instance $error (export "error" (type (sub resource)))))
   (alias export $error "error" (type $error))
