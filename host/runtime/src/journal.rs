@@ -51,7 +51,7 @@ impl Journal {
         let at_ms = self.seams.wall_ms();
         let mut append = Append { expected: self.head, ..Append::default() };
         for record in records {
-            let encoded = record.encode();
+            let encoded = record.encode()?;
             append.blobs.extend(encoded.blob);
             append.records.push(NewRecord {
                 id: RecordId::new(self.seams.fresh()),

@@ -6,11 +6,8 @@ use std::time::Duration;
 /// takes over a dead one's work within a coffee break (N6).
 pub const LEASE_TTL: Duration = Duration::from_secs(60);
 
-/// Largest snapshot or record body, in bytes (N6). Larger outputs are blobs.
-pub const RECORD_BYTES_MAX: usize = 8 << 20;
-
-/// Largest blob, in bytes (design section 8).
-pub const BLOB_BYTES_MAX: usize = 16 << 20;
+/// Largest snapshot or record body, and largest blob: what makes records keeps to the same numbers.
+pub use wharf_core::limits::{BLOB_BYTES_MAX, RECORD_BYTES_MAX};
 
 /// Most items that wait in one session's inbox: an inbox that nobody empties must not fill the disk.
 pub const INBOX_ITEMS_MAX: usize = 1_000;

@@ -145,11 +145,13 @@ fn as_json(session: &str, entries: &[Entry], story: &Story) -> Value {
 }
 
 fn record_json(entry: &Entry) -> Value {
-    let encoded = entry.record.encode();
-    // What we wrote ourselves a moment ago is JSON.
-    let body: Value = serde_json::from_str(&encoded.body).unwrap_or(Value::Null);
+    // It came from a journal, so it has a stored form, and what we wrote ourselves a moment ago is JSON.
+    let encoded = entry.record.encode().ok();
+    let body: Value =
+        encoded.as_ref().and_then(|encoded| serde_json::from_str(&encoded.body).ok()).unwrap_or(Value::Null);
     json!({
-        "seq": entry.seq.0, "at": moment(entry.at_ms), "kind": encoded.kind, "version": encoded.version, "body": body,
+        "seq": entry.seq.0, "at": moment(entry.at_ms), "kind": entry.record.kind(),
+        "version": encoded.map(|encoded| encoded.version), "body": body,
     })
 }
 

@@ -11,6 +11,7 @@ use crate::ids::{BlobDigest, CallId, ResponseId};
 use crate::limits;
 use crate::model::{Item, Outcome, Role, Usage};
 use crate::policy::{Hold, RefusalReason, ReplayClass};
+use crate::schema::depth;
 use crate::tool::error_output;
 
 /// A record in its stored form.
@@ -62,7 +63,11 @@ impl Record {
     }
 
     /// The stored form. An output over [`limits::INLINE_OUTPUT_BYTES_MAX`] goes to a blob that the body names.
-    pub fn encode(&self) -> Encoded {
+    ///
+    /// # Errors
+    /// A store error for what could not be stored, or not be read again: a body over [`limits::RECORD_BYTES_MAX`] or nested
+    /// deeper than [`limits::RECORD_DEPTH_MAX`], a blob over [`limits::BLOB_BYTES_MAX`].
+    pub fn encode(&self) -> Result<Encoded, Error> {
         let mut blob = None;
         let body = match self {
             Self::HarnessBound(facts) => json!({
@@ -134,7 +139,22 @@ impl Record {
                 json!({ "id": id, "kind": kind, "target": target, "who": who })
             }
         };
-        Encoded { kind: self.kind(), version: 1, body: body.to_string(), blob }
+        let unfit = |what: String| Err(Error::store(format!("a {:?} record {what}", self.kind())));
+        if depth(&body) > limits::RECORD_DEPTH_MAX {
+            return unfit(format!("is nested deeper than {} levels", limits::RECORD_DEPTH_MAX));
+        }
+        let body = body.to_string();
+        if body.len() > limits::RECORD_BYTES_MAX {
+            return unfit(format!("has {} bytes, over the limit of {}", body.len(), limits::RECORD_BYTES_MAX));
+        }
+        if let Some((_, bytes)) = blob.as_ref().filter(|(_, bytes)| bytes.len() > limits::BLOB_BYTES_MAX) {
+            return unfit(format!(
+                "has an output of {} bytes, over the limit of {}",
+                bytes.len(),
+                limits::BLOB_BYTES_MAX
+            ));
+        }
+        Ok(Encoded { kind: self.kind(), version: 1, body, blob })
     }
 
     /// The blob that a stored record names, if any.

@@ -1,11 +1,15 @@
 //! What the events of a response do (L17 to L23, L55, L58, L66) and what becomes of an uncertain one (G13 to G20).
 
+use serde_json::Value;
+
 use super::{Effect, Machine};
 use crate::error::Error;
 use crate::ids::ResponseId;
+use crate::limits;
 use crate::model::{Completion, Fate, Outcome, RequestError};
 use crate::reconcile::{self, Evidence, Resolution};
 use crate::record::{FlightFate, PauseReason, Reconcile, Record, ResponseFacts};
+use crate::schema::depth;
 use crate::session::Ending;
 
 impl Machine {
@@ -67,10 +71,7 @@ impl Machine {
             (Outcome::Completed | Outcome::Incomplete { .. }, _) => None,
         };
         if let Some(why) = refused {
-            let records = reconcile::settle_flight(turn, self.settings.uncertainty, FlightFate::NotAccepted, &why);
-            let mut effects = self.settle_flight(records)?;
-            effects.push(Effect::Fail(Error::provider(why)));
-            return Ok(effects);
+            return self.not_accepted(Error::provider(why));
         }
         let id = completion.id.clone().unwrap_or_else(|| ResponseId::new(""));
         let accepted = match id.is_blank() {
@@ -80,21 +81,16 @@ impl Machine {
         // Without a receipt the stream is over and its request is not settled: as if it had broken (L21).
         self.broken = accepted.is_err();
         let mut records: Vec<Record> = accepted?.into_iter().collect();
-        let pause = match Ending::of(&completion.outcome, finish) {
+        let (ending, facts) = (Ending::of(&completion.outcome, finish), storable(id, completion, first_token_ms));
+        let recorded = match facts {
+            Ok(recorded) => recorded,
+            Err(unfit) => return self.not_accepted(unfit),
+        };
+        let pause = match ending {
             Ending::Cut { reason } => Some(reason),
             Ending::Whole | Ending::Superseded => None,
         };
-        records.push(Record::ResponseRecorded(ResponseFacts {
-            id,
-            outcome: completion.outcome,
-            finish_reason: completion.finish_reason,
-            items: completion.items,
-            text: completion.text,
-            refusal: completion.refusal,
-            usage: completion.usage,
-            model: completion.model,
-            first_token_ms,
-        }));
+        records.push(recorded);
         records.push(Record::FlightCleared);
         if let Some(reason) = pause {
             records.push(Record::Paused { reason: PauseReason::Incomplete { reason } });
@@ -103,6 +99,15 @@ impl Machine {
         self.enqueue_waiting()?;
         let launches = self.schedule(&mut records)?;
         Ok(std::iter::once(Effect::Append(records)).chain(launches.into_iter().map(Effect::Run)).collect())
+    }
+
+    /// Settles the request in flight as not accepted, for this reason.
+    fn not_accepted(&mut self, error: Error) -> Result<Vec<Effect>, Error> {
+        let (rules, fate) = (self.settings.uncertainty, FlightFate::NotAccepted);
+        let records = reconcile::settle_flight(self.turn()?, rules, fate, &error.message);
+        let mut effects = self.settle_flight(records)?;
+        effects.push(Effect::Fail(error));
+        Ok(effects)
     }
 
     /// Decides about an uncertain request by the table of [`crate::reconcile`].
@@ -145,3 +150,48 @@ impl Machine {
         Ok(std::iter::once(Effect::Append(records)).chain(launches.into_iter().map(Effect::Run)).collect())
     }
 }
+
+/// The record of a response. What is nested too deep to be read back is left out where nothing depends on it: the
+/// provider's own form of the usage, and items that are neither messages nor calls (PROV-5).
+///
+/// # Errors
+/// A provider error for a response that no journal could hold. It counts as not accepted, by us: it would be refused in the
+/// same way each time that somebody asks for it.
+fn storable(id: ResponseId, completion: Completion, first_token_ms: Option<u64>) -> Result<Record, Error> {
+    let too_deep = |value: &Value| depth(value) > limits::RECORD_DEPTH_MAX - FACTS_DEPTH;
+    let is_ours = |item: &Value| {
+        matches!(
+            item.get("type").and_then(Value::as_str),
+            None | Some("message" | "function_call" | "custom_tool_call")
+        )
+    };
+    let mut facts = ResponseFacts {
+        id,
+        outcome: completion.outcome,
+        finish_reason: completion.finish_reason,
+        items: completion.items,
+        text: completion.text,
+        refusal: completion.refusal,
+        usage: completion.usage,
+        model: completion.model,
+        first_token_ms,
+    };
+    facts.items.retain(|item| is_ours(item) || !too_deep(item));
+    if let Some(usage) = &mut facts.usage {
+        usage.raw.take_if(|raw| too_deep(raw));
+    }
+    let named = facts.id.clone();
+    let record = Record::ResponseRecorded(facts);
+    match record.encode() {
+        Ok(_) => Ok(record),
+        Err(unfit) => Err(Error::provider(format!(
+            "response {:?} cannot be kept, so it is not accepted: {}",
+            named.as_str(),
+            unfit.message
+        ))
+        .hint("ask for a shorter answer, or let fewer things be made in one")),
+    }
+}
+
+/// How deep a record's facts stand around an item or a usage object.
+const FACTS_DEPTH: usize = 2;

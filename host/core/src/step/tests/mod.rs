@@ -1,6 +1,7 @@
 //! What `step` decides, driven without a process: no future, no clock, no store. [`Host`] checks after each event what holds
 //! for all of them.
 
+mod bounds;
 mod holds;
 mod jobs;
 mod keys;
@@ -198,7 +199,7 @@ impl Host {
 
 /// A record as it is read back from a store.
 fn through_store(record: &Record) -> Record {
-    let stored = record.encode();
+    let stored = record.encode().unwrap();
     let blob = stored.blob.clone().map(|(_, bytes)| bytes);
     let read = Record::decode(stored.kind, stored.version, &stored.body, |_| blob).unwrap();
     assert_eq!(read, *record);

@@ -228,7 +228,7 @@ async fn append_foreign(world: &World, record: &Record) {
     let owner = Owner { token: "foreign".to_owned(), label: "foreign".to_owned() };
     let store = world.store.inner();
     let lease = store.acquire(&world.key, &owner, std::time::Duration::from_secs(60), Acquire::TakeOver).await.unwrap();
-    let encoded = record.encode();
+    let encoded = record.encode().unwrap();
     let new = NewRecord {
         id: "foreign-1".into(),
         kind: encoded.kind.to_owned(),
