@@ -2,6 +2,7 @@
 //! decided here.
 
 mod args;
+mod cache;
 mod check;
 mod demo;
 mod exit;

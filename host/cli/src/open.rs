@@ -13,7 +13,7 @@ use wharf::store::{JournalKey, SqliteStore, Store};
 use wharf::{Agent, CapabilityStatus, Surroundings, Wharf};
 
 use crate::args::HarnessArg;
-use crate::{files, limits, progress, say, screen};
+use crate::{cache, files, limits, progress, say, screen};
 
 /// Names that are looked for where none is given, in this order.
 const NAMES: [&str; 2] = ["wharf.toml", "harness.toml"];
@@ -72,12 +72,7 @@ impl HarnessFile {
         Surroundings::of_file(&self.path).base
     }
 
-    /// The folder of compiled code.
-    pub(crate) fn cache(&self) -> PathBuf {
-        self.base().join(DATA).join("cache")
-    }
-
-    /// A library on this store, with keys from the environment and from files, and the compile cache beside the harness.
+    /// A library on this store, with keys from the environment and from files, and the user's compile cache.
     ///
     /// # Errors
     /// As [`wharf::Builder::build`].
@@ -95,12 +90,10 @@ impl HarnessFile {
         env: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Result<Wharf, Error> {
         let base = self.base();
-        let mut builder =
-            Wharf::builder().env(env).label(format!("wharf, pid {}", std::process::id())).sandbox(SandboxOptions {
-                cache: Some(self.cache()),
-                threads: None,
-                on_compile: Some(progress::compiling()),
-            });
+        let mut builder = Wharf::builder()
+            .env(env)
+            .label(format!("wharf, pid {}", std::process::id()))
+            .sandbox(SandboxOptions { cache: cache::folder(), threads: None, on_compile: Some(progress::compiling()) });
         if let Some(store) = store {
             builder = builder.store(store);
         }

@@ -12,6 +12,7 @@ fn wharf(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_wharf"))
         .args(arguments)
         .current_dir(repository())
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .output()
         .expect("the program starts")
 }

@@ -1,7 +1,8 @@
 //! Compiled code on disk. What is read from here is run without being checked again, so an entry counts only if this
 //! host's own key says that this host wrote it; anything wrong means that the component is compiled again.
 //!
-//! The folder has mode 0700 and belongs to us, the key file in it 0600; no grant reaches it (it is one of the masks). It
+//! The folder has mode 0700 and belongs to us, the key file in it 0600; no grant reaches it (it is one of the masks). The
+//! caller chooses it, and must choose one that no project's files can bring along: whoever brings a key may bring code. It
 //! knows no engine: code is bytes here.
 
 use std::io::{self, Read, Write};

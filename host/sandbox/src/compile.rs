@@ -127,7 +127,8 @@ impl Compiler {
 fn trust(engine: &Engine, code: &Authentic) -> wasmtime::Result<Component> {
     // SAFETY: `deserialize` demands bytes that came from `Component::serialize` unchanged. `Authentic` is made in one
     // place, after a keyed digest over entry name and code has been verified with a key that only this user can read and
-    // that lies in a folder that no component reaches; only `Cache::write` makes that digest, and it is given the output
+    // that lies in a folder that no component reaches and that the embedder promised not to take from elsewhere (the
+    // program takes one in the user's own cache, never in a project); only `Cache::write` makes that digest, and it is given the output
     // of `serialize` alone. An engine with other settings or another version is refused by `deserialize` itself.
     unsafe { Component::deserialize(engine, code.code()) }
 }

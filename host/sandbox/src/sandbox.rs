@@ -26,7 +26,9 @@ use crate::state::StoreState;
 /// How a sandbox is made. The default has no cache on disk.
 #[derive(Clone, Default)]
 pub struct SandboxOptions {
-    /// Folder for compiled code, made if it is not there. Without one every start compiles.
+    /// Folder for compiled code, made if it is not there. Without one every start compiles. Code in it is run as it is, so
+    /// it must not lie in a folder that comes from elsewhere, such as a project's: a folder of the user's own is right. It is
+    /// not used if it belongs to another user or is open to others.
     pub cache: Option<PathBuf>,
     /// Component threads; as many as there are cores if not said.
     pub threads: Option<usize>,

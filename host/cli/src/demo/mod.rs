@@ -13,9 +13,9 @@ use wharf::sandbox::SandboxOptions;
 use wharf::{Agent, Wharf};
 
 use crate::exit::Exit;
-use crate::files;
 use crate::open::HarnessFile;
 use crate::progress::compile_text;
+use crate::{cache, files};
 
 /// The provider of the demo's harness files, whose address is replaced.
 const PROVIDER: &str = "demo";
@@ -73,7 +73,7 @@ async fn load(file: &Path, base_url: &str, say: impl Fn(&str) + Send + Sync + 's
         .store(found.store()?)
         .provider_address(PROVIDER, base_url)
         .sandbox(SandboxOptions {
-            cache: Some(found.cache()),
+            cache: cache::folder(),
             on_compile: Some(Arc::new(move |event| {
                 if let Some(text) = compile_text(&event) {
                     say(&text);

@@ -11,7 +11,7 @@ use wharf::core::grants::{Grants, Limits};
 use wharf::core::schema::Schema;
 use wharf::sandbox::{Capability, LoadRequest, Roots, Sandbox, SandboxOptions};
 
-use crate::{files, limits, progress};
+use crate::{cache, files, limits, progress};
 
 pub(crate) use call::call;
 pub(crate) use inspect::inspect;
@@ -52,8 +52,7 @@ fn config(text: &str) -> Result<Value, Error> {
 async fn load(name: String, bytes: Vec<u8>, grants: Grants, limits: Limits) -> Result<Capability, Error> {
     let data = PathBuf::from(".wharf");
     let sandbox = Sandbox::new(SandboxOptions {
-        // Only where there is a data folder already: looking at a component leaves nothing behind.
-        cache: files::is_dir(&data).then(|| data.join("cache")),
+        cache: cache::folder(),
         threads: None,
         on_compile: Some(progress::compiling()),
     })
