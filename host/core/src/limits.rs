@@ -1,8 +1,12 @@
 //! Bounds of this crate, each with the reason for it.
 
 /// Longest argument text or custom input of one call, in bytes. A model's answer is far below it; a stream that goes on
-/// for ever is not.
-pub const CALL_PAYLOAD_BYTES_MAX: usize = 8 << 20;
+/// for ever is not. A byte may take six in JSON, and the call's record has to fit [`RECORD_BYTES_MAX`] all the same.
+pub const CALL_PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Longest id of a call or a response, and longest name in a call, in bytes. Real ones have tens; each stands in several
+/// records.
+pub const ID_BYTES_MAX: usize = 1 << 10;
 
 /// Most names that "did you mean" answers list: more is noise for a model and for a person.
 pub const CLOSE_NAMES_MAX: usize = 3;
@@ -39,6 +43,17 @@ pub const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 /// Largest compiled form of one pattern, in bytes. A short pattern with counted repetitions can be made to need gigabytes.
 pub const PATTERN_BYTES_MAX: usize = 1 << 20;
 
+/// Most different patterns of one schema. Each is compiled and kept.
+pub const PATTERNS_MAX: usize = 64;
+
+/// Largest compiled form of all patterns of one schema together, in bytes; each may have an equal share. A thousand small
+/// patterns that each need a megabyte would cost a gigabyte and ten seconds.
+pub const PATTERNS_BYTES_MAX: usize = 4 << 20;
+
+/// Longest text of all patterns of one schema, or of one pattern of a grammar, in bytes. Reading a pattern costs some
+/// kilobytes for each class of letters in it before its compiled form is measured.
+pub const PATTERNS_TEXT_BYTES_MAX: usize = 16 << 10;
+
 /// Most steps that checking one value against a schema may take by the schema's own shape. References that fan out make a
 /// small schema take exponential time; such a schema is refused, or its input is allowed less depth.
 pub const SCHEMA_STEPS_MAX: u64 = 100_000;
@@ -74,6 +89,14 @@ pub const RECORD_DEPTH_MAX: usize = 100;
 
 /// Largest blob, in bytes (design section 8).
 pub const BLOB_BYTES_MAX: usize = 16 << 20;
+
+/// How much of an output over [`BLOB_BYTES_MAX`] is kept in the failure that takes its place, in bytes: as much as a tool's
+/// output has unless a harness says otherwise.
+pub const OUTPUT_HEAD_BYTES: usize = 64 << 10;
+
+/// Longest reason in the record that settles a request as not accepted, in bytes: it is for people, and a provider's words
+/// are in it.
+pub const REASON_BYTES_MAX: usize = 4 << 10;
 
 /// Largest output that stands in its record, in bytes; larger ones are blobs (design section 8).
 pub const INLINE_OUTPUT_BYTES_MAX: usize = 32 << 10;

@@ -4,6 +4,7 @@
 mod cost;
 mod strict;
 
+use std::collections::HashSet;
 use std::fmt;
 
 use jsonschema::{Draft, PatternOptions, Validator};
@@ -42,12 +43,11 @@ impl Schema {
         }
         let bare = without_identity(source)?;
         let depth_max = cost::depth_max(&bare)?;
+        let share = pattern_share(&bare)?;
         let validator = jsonschema::options()
             .offline()
             .with_draft(Draft::Draft202012)
-            .with_pattern_options(
-                PatternOptions::regex().size_limit(limits::PATTERN_BYTES_MAX).dfa_size_limit(limits::PATTERN_BYTES_MAX),
-            )
+            .with_pattern_options(PatternOptions::regex().size_limit(share).dfa_size_limit(share))
             .build(&bare)
             .map_err(|fault| SchemaFault::Invalid {
                 pointer: fault.instance_path().as_str().to_owned(),
@@ -122,6 +122,30 @@ fn without_identity(source: &Value) -> Result<Value, SchemaFault> {
     Ok(bare)
 }
 
+/// How many bytes the compiled form of each pattern may have, so that all together stay within their bound.
+fn pattern_share(source: &Value) -> Result<usize, SchemaFault> {
+    let mut patterns: HashSet<&str> = HashSet::new();
+    let mut open = vec![source];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                patterns.extend(members.get("pattern").and_then(Value::as_str));
+                if let Some(Value::Object(by_pattern)) = members.get("patternProperties") {
+                    patterns.extend(by_pattern.keys().map(String::as_str));
+                }
+                open.extend(members.values());
+            }
+            Value::Array(items) => open.extend(items),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let text: usize = patterns.iter().map(|pattern| pattern.len()).sum();
+    if patterns.len() > limits::PATTERNS_MAX || text > limits::PATTERNS_TEXT_BYTES_MAX {
+        return Err(SchemaFault::TooManyPatterns { patterns: patterns.len(), bytes: text });
+    }
+    Ok(limits::PATTERN_BYTES_MAX.min(limits::PATTERNS_BYTES_MAX / patterns.len().max(1)))
+}
+
 /// How long the pointers to all values in it are together.
 fn paths_bytes(source: &Value) -> usize {
     let mut sum = 0usize;
@@ -179,6 +203,18 @@ pub enum SchemaFault {
         limits::SCHEMA_PATHS_BYTES_MAX
     )]
     LongNames,
+    /// More patterns, or more text of patterns, than are compiled.
+    #[error(
+        "has {patterns} different patterns of {bytes} bytes together, over the limits of {} and {}",
+        limits::PATTERNS_MAX,
+        limits::PATTERNS_TEXT_BYTES_MAX
+    )]
+    TooManyPatterns {
+        /// How many.
+        patterns: usize,
+        /// How long all are together.
+        bytes: usize,
+    },
     /// It is of another draft.
     #[error("is of draft {draft}, and only 2020-12 is taken")]
     Draft {
@@ -257,8 +293,11 @@ impl TextPattern {
             regex::RegexBuilder::new(text)
                 .size_limit(limits::PATTERN_BYTES_MAX)
                 .build()
-                .map_err(|fault| PatternFault { why: fault.to_string() })
+                .map_err(|fault| PatternFault::NotOne { why: fault.to_string() })
         };
+        if source.len() > limits::PATTERNS_TEXT_BYTES_MAX {
+            return Err(PatternFault::TooLong { bytes: source.len() });
+        }
         let found = build(source)?;
         // The pattern is valid by itself, so the group cannot be closed by it.
         let whole = build(&format!(r"\A(?:{source})\z")).or_else(|_| build(&format!("\\A(?:{source}\n)\\z")))?;
@@ -295,10 +334,19 @@ impl fmt::Debug for TextPattern {
 
 /// Why a pattern cannot be used. `Display` reads on after "the pattern".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("is not a regular expression: {why}")]
-pub struct PatternFault {
-    /// The engine's reason.
-    pub why: String,
+pub enum PatternFault {
+    /// Too many bytes.
+    #[error("has {bytes} bytes, over the limit of {}", limits::PATTERNS_TEXT_BYTES_MAX)]
+    TooLong {
+        /// How many.
+        bytes: usize,
+    },
+    /// It is no pattern, or one that would be too large when compiled.
+    #[error("is not a regular expression: {why}")]
+    NotOne {
+        /// The engine's reason.
+        why: String,
+    },
 }
 
 #[cfg(test)]

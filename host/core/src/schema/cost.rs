@@ -4,7 +4,7 @@
 //!
 //! The schema is one of draft 2020-12 without `$id` or `$schema` anywhere, so each reference leads from the root.
 //!
-//! A step is one visit of a subschema. Keywords that look at the same value (`$ref`, `allOf`, `anyOf` …) add up; keywords
+//! A step is one visit of a subschema, or one look at a value or name that it lists (`enum`, `required` …). Keywords that look at the same value (`$ref`, `allOf`, `anyOf` …) add up; keywords
 //! that go one level into it multiply over the levels. The count is an upper bound along one path through a value.
 
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ struct Cost {
 impl Node {
     /// The cost, given that of the subschemas that look at the same value, and that of those one level into it.
     fn cost(&self, same: &[Cost], below: Option<&[Cost]>) -> Cost {
-        let mut steps = self.in_place.iter().map(|to| same[*to].steps).fold(0, u64::saturating_add);
+        let mut steps = self.in_place.iter().map(|to| same[*to].steps).fold(self.listed, u64::saturating_add);
         // Knowing what was not evaluated takes a second look at all that looked at the same value.
         if self.looks_twice {
             steps = steps.saturating_mul(2);
@@ -81,6 +81,8 @@ struct Node {
     /// Subschemas that may all look at one member or item.
     all_children: Vec<usize>,
     looks_twice: bool,
+    /// Values and names that are looked at beside subschemas.
+    listed: u64,
 }
 
 struct Graph<'s> {
@@ -146,7 +148,11 @@ impl<'s> Graph<'s> {
                         self.edge(value, below(&here, name), |graph| &mut graph.nodes[at].in_place)?;
                     }
                 }
+                ("enum" | "const" | "required" | "dependentRequired", value) => {
+                    self.nodes[at].listed = self.nodes[at].listed.saturating_add(values_in(value));
+                }
                 ("properties", Value::Object(all)) => {
+                    self.nodes[at].listed = self.nodes[at].listed.saturating_add(count(all.len()));
                     for (name, value) in all {
                         self.edge(value, below(&here, name), |graph| &mut graph.nodes[at].one_of_children)?;
                     }
@@ -275,6 +281,25 @@ fn anchors(root: &Value) -> HashMap<&str, Vec<&Value>> {
         }
     }
     found
+}
+
+/// How many values are in a value, itself among them.
+fn values_in(value: &Value) -> u64 {
+    let mut seen = 0u64;
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        seen += 1;
+        match value {
+            Value::Object(members) => open.extend(members.values()),
+            Value::Array(items) => open.extend(items),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    seen
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
 }
 
 fn percent_decoded(text: &str) -> Option<String> {

@@ -185,6 +185,75 @@ fn patterns_are_linear_or_refused() {
 }
 
 #[test]
+fn patterns_are_bounded_together_not_one_by_one() {
+    // covers L47
+    let compiled = |value: &Value| Schema::compile(value).map(|_| ());
+    // By number: different ones count, wherever they stand.
+    let small =
+        |count: usize| -> Vec<Value> { (0..count).map(|n| json!({ "pattern": format!("^[a-f]+x{n}$") })).collect() };
+    let many = |patterns: usize, bytes: usize| Err(SchemaFault::TooManyPatterns { patterns, bytes });
+    assert_eq!(compiled(&json!({ "prefixItems": small(64) })), Ok(()));
+    assert_eq!(
+        compiled(&json!({ "prefixItems": small(65), "$defs": { "a": small(9)[0] } })),
+        many(65, 10 * 10 + 55 * 11)
+    );
+    assert_eq!(
+        compiled(&json!({ "prefixItems": small(64), "items": { "patternProperties": { "^y$": true } } })),
+        many(65, 10 * 10 + 54 * 11 + 3)
+    );
+    assert_eq!(compiled(&json!({ "prefixItems": vec![json!({ "pattern": "^[a-f]+$" }); 5000] })), Ok(()));
+
+    // By the size of what is compiled: one such pattern is taken, and a few, and not sixty.
+    let letters = |count: usize| -> Vec<Value> {
+        (0..count).map(|n| json!({ "pattern": format!("\\p{{L}}{{9}}x{n}") })).collect()
+    };
+    for count in [1, 4] {
+        assert_eq!(compiled(&json!({ "prefixItems": letters(count) })), Ok(()), "{count}");
+    }
+    match compiled(&json!({ "prefixItems": letters(60) })) {
+        Err(SchemaFault::Invalid { pointer, .. }) => assert_eq!(pointer, "/prefixItems/0/pattern"),
+        other => panic!("{other:?}"),
+    }
+
+    // By their text.
+    let long = |bytes: usize| json!({ "pattern": "a".repeat(bytes) });
+    let most = limits::PATTERNS_TEXT_BYTES_MAX;
+    assert_eq!(compiled(&long(most)), Ok(()));
+    for bytes in [most + 1, 8 * most] {
+        assert_eq!(compiled(&long(bytes)), many(1, bytes));
+    }
+    assert_eq!(compiled(&json!({ "items": long(most), "contains": { "pattern": "b" } })), many(2, most + 1));
+    assert!(TextPattern::compile(&"a".repeat(most)).is_ok());
+    for bytes in [most + 1, 8 * most] {
+        assert_eq!(TextPattern::compile(&"a".repeat(bytes)), Err(PatternFault::TooLong { bytes }));
+    }
+}
+
+#[test]
+fn what_a_schema_lists_counts_as_steps() {
+    // covers L47
+    // Each of these is looked at hundreds of times, with thousands of values to compare each time.
+    let fan = |levels: usize, last: Value| {
+        let mut value = fan_out(levels);
+        value["$defs"][format!("d{levels}")] = last;
+        value
+    };
+    let numbers: Vec<u32> = (0..500).collect();
+    let names: Vec<String> = (0..500).map(|n| format!("n{n}")).collect();
+    let members: serde_json::Map<String, Value> = names.iter().map(|name| (name.clone(), true.into())).collect();
+    for last in [
+        json!({ "enum": numbers }),
+        json!({ "const": { "all": numbers } }),
+        json!({ "required": names }),
+        json!({ "dependentRequired": { "a": names } }),
+        json!({ "properties": members }),
+    ] {
+        assert_eq!(Schema::compile(&fan(8, last.clone())).map(|_| ()), Err(SchemaFault::TooCostly), "{last}");
+        assert_eq!(Schema::compile(&fan(6, last.clone())).map(|_| ()), Ok(()), "{last}");
+    }
+}
+
+#[test]
 fn a_text_pattern_matches_as_a_whole_or_is_found() {
     let pattern = TextPattern::compile("a|bc").expect("it is one");
     for (text, whole, found) in
