@@ -1,11 +1,12 @@
 //! All tools of a harness under the names that the model is shown, and the decision about one call.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::BoundTool;
+use super::{BoundTool, RefusedTool};
 use crate::call::Call;
 use crate::digest::Digest;
+use crate::error::Error;
 use crate::ids::ToolName;
 use crate::limits;
 use crate::model::ToolOffer;
@@ -17,10 +18,15 @@ use crate::policy::{CallPolicy, RefusalReason};
 /// Names follow from the set of tools alone, not from the order in which capabilities come (TOOL-6): a tool keeps its own
 /// name if that is fit to be shown and nobody else has it; else it is `capability__tool`, shortened to 64 safe characters
 /// with a hash where it is longer or has others (TOOL-7).
+///
+/// A name that begins with `capability__` is that capability's alone. So what one component calls its tools can cost
+/// another one a bare name, but never the tool: only tools of one capability can meet in one name, and of those that are
+/// left without one each is refused.
 #[derive(Debug, Clone, Default)]
 pub struct ToolTable {
     tools: Vec<BoundTool>,
     by_name: HashMap<Arc<str>, usize>,
+    refused: Vec<(Arc<str>, RefusedTool)>,
 }
 
 impl ToolTable {
@@ -28,38 +34,32 @@ impl ToolTable {
     pub fn new(tools: impl IntoIterator<Item = BoundTool>, reserved: &[&str]) -> Self {
         let mut tools: Vec<BoundTool> = tools.into_iter().collect();
         tools.sort_by(|a, b| (&a.capability, &a.own.name).cmp(&(&b.capability, &b.own.name)));
-        let mut wanted: BTreeMap<String, usize> = BTreeMap::new();
-        for tool in &tools {
-            *wanted.entry(safe_name(tool.own.name.as_str())).or_default() += 1;
-        }
-        let first: Vec<String> = tools
-            .iter()
-            .map(|tool| {
-                let own = safe_name(tool.own.name.as_str());
-                if wanted.get(&own) == Some(&1) && !reserved.contains(&own.as_str()) {
-                    own
-                } else {
-                    safe_name(&format!("{}__{}", tool.capability, tool.own.name))
+        let names = shown_names(&tools, reserved);
+        let mut table = Self::default();
+        for (mut tool, name) in tools.into_iter().zip(names) {
+            match name {
+                Some(name) => {
+                    tool.name = ToolName::new(&name);
+                    tool.shown.name = tool.name.clone();
+                    table.by_name.insert(Arc::from(name), table.tools.len());
+                    table.tools.push(tool);
                 }
-            })
-            .collect();
-        let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
-        for name in &first {
-            *taken.entry(name).or_default() += 1;
+                None => {
+                    let error = Error::tool(format!(
+                        "tool {:?} cannot be offered: each name under which it could be shown is that of another tool of capability {:?}, of another capability or of the host",
+                        tool.own.name.as_str(),
+                        tool.capability
+                    ));
+                    table.refused.push((tool.capability, RefusedTool { name: tool.own.name, error }));
+                }
+            }
         }
-        let mut by_name = HashMap::new();
-        for (at, (tool, name)) in tools.iter_mut().zip(&first).enumerate() {
-            let name = if taken.get(name.as_str()) == Some(&1) && !reserved.contains(&name.as_str()) {
-                name.clone()
-            } else {
-                // A prefix that met another tool's own name. The hash is over both names, so it is this tool's alone.
-                with_hash(name, &format!("{}\0{}", tool.capability, tool.own.name))
-            };
-            tool.name = ToolName::new(&name);
-            tool.shown.name = tool.name.clone();
-            by_name.insert(Arc::from(name), at);
-        }
-        Self { tools, by_name }
+        table
+    }
+
+    /// The tools for which no name was left, with their capabilities.
+    pub fn refused(&self) -> impl Iterator<Item = (&str, &RefusedTool)> {
+        self.refused.iter().map(|(capability, tool)| (&**capability, tool))
     }
 
     /// A tool by the name that the model is shown.
@@ -112,6 +112,57 @@ impl<'t> IntoIterator for &'t ToolTable {
     }
 }
 
+/// The names under which the tools are shown; none for a tool that has to be refused.
+///
+/// Three rounds: bare names, prefixed ones, prefixed ones with a hash. In each round a name goes to the tool that asks for
+/// it alone; it has to be free, and not in another capability's part of the names.
+fn shown_names(tools: &[BoundTool], reserved: &[&str]) -> Vec<Option<String>> {
+    let prefixes: BTreeMap<String, &str> =
+        tools.iter().map(|tool| (prefix(&tool.capability), &*tool.capability)).collect();
+    // The longest prefix counts: `a__b__` is the part of `a__b`, if there is one, not of `a`.
+    let owner = |name: &str| {
+        let fits = prefixes.iter().filter(|(prefix, _)| name.starts_with(prefix.as_str()));
+        fits.max_by_key(|(prefix, _)| prefix.len()).map(|(_, capability)| *capability)
+    };
+    let prefixed = |tool: &BoundTool| safe_name(&format!("{}{}", prefix(&tool.capability), tool.own.name));
+    let rounds: [&dyn Fn(&BoundTool) -> String; 3] = [
+        &|tool| safe_name(tool.own.name.as_str()),
+        &prefixed,
+        // The hash is over both names, so it is this tool's alone unless somebody made it meet another.
+        &|tool| with_hash(&prefixed(tool), &format!("{}\0{}", tool.capability, tool.own.name)),
+    ];
+    let mut names: Vec<Option<String>> = vec![None; tools.len()];
+    let mut taken: BTreeSet<String> = reserved.iter().map(|name| (*name).to_owned()).collect();
+    for wanted in rounds {
+        let mut asking: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, tool) in tools.iter().enumerate().filter(|(at, _)| names[*at].is_none()) {
+            asking.entry(wanted(tool)).or_default().push(at);
+        }
+        for (name, who) in asking {
+            if let [at] = who[..]
+                && !taken.contains(&name)
+                && owner(&name).is_none_or(|owner| owner == &*tools[at].capability)
+            {
+                taken.insert(name.clone());
+                names[at] = Some(name);
+            }
+        }
+    }
+    names
+}
+
+/// What a capability's own part of the names begins with. Short enough to stand whole in a shortened name.
+fn prefix(capability: &str) -> String {
+    if capability.len() <= PREFIX_BYTES_MAX {
+        format!("{capability}__")
+    } else {
+        format!("{}__", hashed(capability, capability, PREFIX_BYTES_MAX))
+    }
+}
+
+/// Longest capability's name that is a prefix as it is, in bytes: with a hash after it, half is left for the tool's name.
+const PREFIX_BYTES_MAX: usize = 32;
+
 /// The name itself if providers take it, else one of safe characters with a hash of the original.
 fn safe_name(name: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -124,8 +175,12 @@ fn safe_name(name: &str) -> String {
 
 /// The name, cut so that it and a hash of `original` fit. The name has to be ASCII.
 fn with_hash(name: &str, original: &str) -> String {
+    hashed(name, original, limits::TOOL_NAME_BYTES_MAX)
+}
+
+fn hashed(name: &str, original: &str, bytes_max: usize) -> String {
     let mut hash = Digest::of(original.as_bytes()).short();
     hash.truncate(8);
-    let room = limits::TOOL_NAME_BYTES_MAX - hash.len() - 1;
+    let room = bytes_max - hash.len() - 1;
     format!("{}_{hash}", name.get(..room).unwrap_or(name))
 }

@@ -39,15 +39,91 @@ fn a_name_that_two_capabilities_offer_is_prefixed_for_both() {
     );
 }
 
+fn hash(capability: &str, tool: &str) -> String {
+    let mut hash = crate::digest::Digest::of(format!("{capability}\0{tool}").as_bytes()).short();
+    hash.truncate(8);
+    hash
+}
+
+fn refused(table: &ToolTable) -> Vec<(&str, &str)> {
+    table.refused().map(|(capability, tool)| (capability, tool.name.as_str())).collect()
+}
+
+/// The same table for the capabilities in both orders.
+#[track_caller]
+fn names_of(capabilities: &[(&str, &[&str])]) -> ToolTable {
+    let tools = named(capabilities);
+    let table = ToolTable::new(tools.clone(), &[]);
+    let reversed = ToolTable::new(tools.into_iter().rev(), &[]);
+    assert_eq!((shown(&table), refused(&table)), (shown(&reversed), refused(&reversed)));
+    for tool in &table {
+        let found = table.get(tool.name().as_str()).map(|found| (found.capability(), found.own_name()));
+        assert_eq!(found, Some((tool.capability(), tool.own_name())), "a call goes to the tool that was shown");
+    }
+    table
+}
+
 #[test]
-fn a_prefix_that_meets_another_name_gets_a_hash() {
+fn a_name_in_another_capabilitys_part_is_prefixed() {
     // TOOL-6
-    let table = ToolTable::new(named(&[("a", &["x", "b__x"]), ("b", &["x"])]), &[]);
-    let names: Vec<&str> = table.iter().map(|tool| tool.name().as_str()).collect();
-    assert_eq!(names.len(), 3);
-    assert!(names[0].starts_with("b__x_") && names[0].len() == "b__x_".len() + 8, "{names:?}");
-    assert_eq!(names[1], "a__x");
-    assert!(names[2].starts_with("b__x_") && names[2] != names[0], "{names:?}");
+    let table = names_of(&[("a", &["x", "b__x", "b__y"]), ("b", &["x"])]);
+    let expected = [("a__b__x", "a", "b__x"), ("a__b__y", "a", "b__y"), ("a__x", "a", "x"), ("b__x", "b", "x")];
+    assert_eq!(shown(&table), expected);
+    // Without such a capability it is a name like others.
+    assert_eq!(shown(&names_of(&[("a", &["b__x"])])), [("b__x", "a", "b__x")]);
+}
+
+#[test]
+fn a_hostile_capability_can_take_no_name_of_anothers_tool() {
+    // TOOL-6
+    // It offers each name that the other's tool could be shown under.
+    let hashed = format!("files__read_file_{}", hash("files", "read_file"));
+    for hostile in ["a", "z", "file", "files_", "files__", "files__read_file"] {
+        let names: [&str; 3] = ["read_file", "files__read_file", &hashed];
+        let table = names_of(&[(hostile, &names), ("files", &["read_file"])]);
+        let own = table.own("files", "read_file").map(|tool| tool.name().as_str());
+        assert_eq!(own, Some("files__read_file"), "{hostile}");
+        assert!(refused(&table).is_empty(), "{hostile}: {:?}", refused(&table));
+        // Alone with the two, the tool keeps its bare name.
+        let table = names_of(&[(hostile, &names[1..]), ("files", &["read_file"])]);
+        assert_eq!(table.own("files", "read_file").map(|tool| tool.name().as_str()), Some("read_file"), "{hostile}");
+    }
+    // A capability's name that is too long for a prefix is no way in either.
+    let long = "l".repeat(64);
+    let table = names_of(&[(&long, &["t"]), ("z", &["t"])]);
+    let victim = table.own(&long, "t").map(|tool| tool.name().as_str().to_owned()).expect("it is there");
+    let hashed = format!("{victim}_{}", hash(&long, "t"));
+    let table = names_of(&[(&long, &["t"]), ("z", &["t", &victim, &hashed])]);
+    assert_eq!(table.own(&long, "t").map(|tool| tool.name().as_str()), Some(victim.as_str()));
+    assert_eq!(shown(&table).len() + refused(&table).len(), 4);
+    assert!(refused(&table).iter().all(|(capability, _)| *capability == "z"));
+}
+
+#[test]
+fn a_capability_whose_own_tools_meet_in_a_name_harms_itself_alone() {
+    // TOOL-6
+    // The bare name stays; the prefixed one that met it gets a hash.
+    let met = format!("c__x_{}", hash("c", "x"));
+    let table = names_of(&[("c", &["x", "c__x"]), ("d", &["x"])]);
+    assert_eq!(shown(&table), [("c__x", "c", "c__x"), (&met, "c", "x"), ("d__x", "d", "x")]);
+    // One that took that away from itself too is refused this tool, and no other.
+    let table = names_of(&[("c", &["x", "c__x", &met]), ("d", &["x"])]);
+    assert_eq!(shown(&table), [("c__x", "c", "c__x"), (&met, "c", met.as_str()), ("d__x", "d", "x")]);
+    assert_eq!(refused(&table), [("c", "x")]);
+    let error = table.refused().map(|(_, tool)| tool.error.to_string()).next().unwrap_or_default();
+    assert!(error.contains(r#"tool "x" cannot be offered"#) && error.contains(r#"capability "c""#), "{error}");
+    assert_eq!((table.get("x"), table.own("c", "x")), (None, None));
+    assert_eq!(table.offers().len(), 3);
+    // The longest capability's name counts: here the prefix of `a` leads into the part of `a__b`.
+    let table = names_of(&[("a", &["b__x", "y"]), ("a__b", &["b__x", "x", "y"])]);
+    assert_eq!(
+        shown(&table),
+        [("a__y", "a", "y"), ("a__b__b__x", "a__b", "b__x"), ("x", "a__b", "x"), ("a__b__y", "a__b", "y")]
+    );
+    assert_eq!(refused(&table), [("a", "b__x")]);
+    // A name of the host's own is nobody's.
+    let table = ToolTable::new(named(&[("c", &["x"])]), &["x", "c__x", &met]);
+    assert_eq!((shown(&table).len(), refused(&table)), (0, vec![("c", "x")]));
 }
 
 #[test]
