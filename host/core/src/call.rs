@@ -102,6 +102,23 @@ impl Call {
         if self.name.is_blank() {
             return Err(Error::provider(format!("call {:?} has no tool name", self.id.as_str())));
         }
+        self.check_arguments()
+    }
+
+    /// Checks what a call must keep to so that its records can be stored, whether it is accepted or refused. Apart from
+    /// [`Call::validate`], because a call that was stored under another limit stays one.
+    ///
+    /// # Errors
+    /// A provider error that says what is too long.
+    pub fn check_bounds(&self) -> Result<(), Error> {
+        for (what, length) in [("id", self.id.as_str().len()), ("name", self.name.as_str().len())] {
+            if length > limits::ID_BYTES_MAX {
+                return Err(Error::provider(format!(
+                    "the {what} of a call has {length} bytes, over the limit of {}",
+                    limits::ID_BYTES_MAX
+                )));
+            }
+        }
         if self.text().len() > limits::CALL_PAYLOAD_BYTES_MAX {
             return Err(Error::provider(format!(
                 "call {:?} of tool {:?} has {} bytes of input, over the limit of {}",
@@ -111,7 +128,7 @@ impl Call {
                 limits::CALL_PAYLOAD_BYTES_MAX
             )));
         }
-        self.check_arguments()
+        Ok(())
     }
 
     /// The part of [`Call::validate`] that a malformed call fails and that the model can mend (L46).
@@ -394,10 +411,13 @@ mod tests {
     }
 
     #[test]
-    fn input_is_bounded_at_the_limit_and_past_it() {
-        for (length, good) in [(limits::CALL_PAYLOAD_BYTES_MAX, true), (limits::CALL_PAYLOAD_BYTES_MAX + 1, false)] {
-            let result = Call::custom("c", "t", "x".repeat(length)).validate();
-            assert_eq!(result.is_ok(), good, "{length}");
+    fn id_name_and_input_are_bounded_at_the_limit_and_past_it() {
+        let long = |length: usize| "x".repeat(length);
+        for (more, good) in [(0, true), (1, false)] {
+            let (word, text) = (long(limits::ID_BYTES_MAX + more), long(limits::CALL_PAYLOAD_BYTES_MAX + more));
+            assert_eq!(Call::custom(word.as_str(), "t", "").check_bounds().is_ok(), good, "id");
+            assert_eq!(Call::custom("c", word.as_str(), "").check_bounds().is_ok(), good, "name");
+            assert_eq!(Call::custom("c", "t", text.as_str()).check_bounds().is_ok(), good, "input");
         }
     }
 }

@@ -16,6 +16,7 @@
 use crate::checkpoint::{CANCELLED, CallState, Checkpoint};
 use crate::error::Error;
 use crate::ids::{CallId, ResponseId};
+use crate::limits;
 use crate::policy::ReplayClass;
 use crate::record::{FlightFate, PauseReason, Reconcile, Record, Settlement};
 use crate::session::{Session, Turn};
@@ -96,7 +97,8 @@ pub fn settle_flight(turn: &Turn, rules: UncertaintyRules, fate: FlightFate, why
         .filter(|id| turn.checkpoint.call(id).is_some_and(|p| p.replay == ReplayClass::Never))
         .cloned()
         .collect();
-    let mut records = vec![Record::FlightSettled { fate, why: why.to_owned(), orphans }];
+    let why = why[..why.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
+    let mut records = vec![Record::FlightSettled { fate, why, orphans }];
     // The message that the answer would have been is dropped; one that stands from an earlier answer has its summary and is
     // kept (G18).
     let message = turn.flight.as_ref().and_then(|flight| flight.begun.message_id.as_deref());

@@ -7,6 +7,7 @@ use super::{CallState, Checkpoint, PendingCall};
 use crate::call::Call;
 use crate::error::Error;
 use crate::ids::{CallId, ResponseId};
+use crate::limits;
 use crate::model::Item;
 use crate::policy::{Hold, RefusalReason, ReplayClass};
 use crate::record::{Record, Settlement};
@@ -44,6 +45,7 @@ impl Checkpoint {
     /// A provider error for an invalid call, before anything else (C1); a config error if the id is used by another
     /// payload, variant, async flag or replay class (C4 to C8).
     pub fn register(&self, new: &Registration) -> Result<Option<Record>, Error> {
+        new.call.check_bounds()?;
         new.call.validate()?;
         if self.known(&new.call, Some(new.replay))? {
             return Ok(None);
@@ -69,6 +71,7 @@ impl Checkpoint {
         reason: RefusalReason,
         message: &str,
     ) -> Result<Option<Record>, Error> {
+        call.check_bounds()?;
         if call.id.is_blank() || call.name.is_blank() {
             call.validate()?;
         }
@@ -76,6 +79,7 @@ impl Checkpoint {
         if self.known(call, None)? {
             return Ok(None);
         }
+        let message = &message[..message.floor_char_boundary(limits::OUTPUT_HEAD_BYTES)];
         Ok(Some(Record::CallRejected { call: call.clone(), wire_call_id, reason, output: error_output(message) }))
     }
 
@@ -132,14 +136,16 @@ impl Checkpoint {
         }
     }
 
-    /// Settles a call with its output. `None` if it has a result already: the first one wins (E3, E4).
+    /// Settles a call with its output. `None` if it has a result already: the first one wins (E3, E4). An output over
+    /// [`limits::BLOB_BYTES_MAX`] fails the call; its beginning is kept, and marked as that (design section 8).
     ///
     /// # Errors
     /// A config error for an unknown id (E1).
     pub fn settle(&self, id: &CallId, output: &str, how: Settlement) -> Result<Option<Record>, Error> {
         match self.known_call(id)?.state {
             CallState::Queued | CallState::Running => {
-                Ok(Some(Record::CallSettled { id: id.clone(), output: output.to_owned(), how }))
+                let (output, how) = bounded(output, how);
+                Ok(Some(Record::CallSettled { id: id.clone(), output, how }))
             }
             CallState::Ready { .. } | CallState::Delivered => Ok(None),
         }
@@ -287,4 +293,19 @@ impl Checkpoint {
     fn known_call(&self, id: &CallId) -> Result<&PendingCall, Error> {
         self.calls.get(id).ok_or_else(|| Error::config(format!("call {:?} is unknown", id.as_str())))
     }
+}
+
+/// An output as it can be stored.
+fn bounded(output: &str, how: Settlement) -> (String, Settlement) {
+    if output.len() <= limits::BLOB_BYTES_MAX {
+        return (output.to_owned(), how);
+    }
+    let head = &output[..output.floor_char_boundary(limits::OUTPUT_HEAD_BYTES)];
+    let message = format!(
+        "the output of this call has {} bytes, over the limit of {}; its first {} bytes are: {head}",
+        output.len(),
+        limits::BLOB_BYTES_MAX,
+        head.len(),
+    );
+    (error_output(&message), Settlement::Failed)
 }

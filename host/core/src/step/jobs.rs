@@ -222,6 +222,7 @@ impl Machine {
             )));
         }
         let is_async = pending.call.is_async;
+        let settled = || Error::config(format!("call {:?} has its result", id.as_str()));
         let record = match (decision, hold) {
             (Decision::Approve { approval }, Hold::Approval) => {
                 if !self.opening && (is_async || released) {
@@ -230,10 +231,10 @@ impl Machine {
                 Record::HoldReleased { id: id.clone(), approval }
             }
             (Decision::Decline { output }, Hold::Approval | Hold::Output) => {
-                Record::CallSettled { id: id.clone(), output, how: Settlement::Declined }
+                turn.checkpoint.settle(id, &output, Settlement::Declined)?.ok_or_else(settled)?
             }
             (Decision::Output { output }, Hold::Output) => {
-                Record::CallSettled { id: id.clone(), output, how: Settlement::Outside }
+                turn.checkpoint.settle(id, &output, Settlement::Outside)?.ok_or_else(settled)?
             }
             (Decision::Output { .. }, Hold::Approval) => {
                 return Err(Error::config(format!(

@@ -39,7 +39,7 @@ impl Machine {
         let Some(flight) = &self.turn()?.flight else {
             return Err(Error::store("an event of a response came, and none was begun"));
         };
-        if flight.id.is_some() || id.is_blank() {
+        if flight.id.is_some() || id.is_blank() || is_too_long(&id) {
             return Ok(Vec::new());
         }
         self.commit(vec![Record::ResponseStarted { id }])
@@ -76,6 +76,11 @@ impl Machine {
         let id = completion.id.clone().unwrap_or_else(|| ResponseId::new(""));
         let accepted = match id.is_blank() {
             true => Err(Error::provider("a response was completed without a response id")),
+            false if is_too_long(&id) => Err(Error::provider(format!(
+                "a response was completed with an id of {} bytes, over the limit of {}",
+                id.as_str().len(),
+                limits::ID_BYTES_MAX
+            ))),
             false => reconcile::accept(&turn.checkpoint, &id),
         };
         // Without a receipt the stream is over and its request is not settled: as if it had broken (L21).
@@ -191,6 +196,11 @@ fn storable(id: ResponseId, completion: Completion, first_token_ms: Option<u64>)
         ))
         .hint("ask for a shorter answer, or let fewer things be made in one")),
     }
+}
+
+/// Whether an id is none that anybody could have meant.
+fn is_too_long(id: &ResponseId) -> bool {
+    id.as_str().len() > limits::ID_BYTES_MAX
 }
 
 /// How deep a record's facts stand around an item or a usage object.

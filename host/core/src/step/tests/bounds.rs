@@ -1,7 +1,9 @@
 //! What is too deep or too large to be kept harms itself, and never the journal.
 
 use super::*;
-use crate::limits::{RECORD_BYTES_MAX, RECORD_DEPTH_MAX};
+use crate::limits::{
+    BLOB_BYTES_MAX, CALL_PAYLOAD_BYTES_MAX, ID_BYTES_MAX, REASON_BYTES_MAX, RECORD_BYTES_MAX, RECORD_DEPTH_MAX,
+};
 use crate::model::Usage;
 
 fn nested(levels: usize) -> Value {
@@ -65,4 +67,75 @@ fn response_that_no_record_can_hold_is_not_accepted_and_its_delivery_is_ready_ag
         );
         assert!(!host.checkpoint().response_in_flight());
     }
+}
+
+// covers N6, E2
+#[test]
+fn output_over_the_cap_of_a_blob_fails_its_call_once_and_its_beginning_is_kept() {
+    let cases: [(&str, Box<dyn Fn(String) -> Event>); 3] = [
+        ("runs", Box::new(|output| ended("runs", &output))),
+        ("asks", Box::new(|output| Event::Decided { id: "asks".into(), decision: Decision::Output { output } })),
+        ("asks", Box::new(|output| Event::Decided { id: "asks".into(), decision: Decision::Decline { output } })),
+    ];
+    for (id, event) in cases {
+        for (length, whole) in [(BLOB_BYTES_MAX, true), (BLOB_BYTES_MAX + 1, false), (BLOB_BYTES_MAX * 2, false)] {
+            let mut host = Host::new();
+            host.respond("resp_1", &[(sync("runs"), safe()), (sync("asks"), held(Hold::Output))]);
+            host.act(event("x".repeat(length)));
+            let Some(Record::CallSettled { output, how, .. }) = host.journal.last().cloned() else {
+                panic!("{:?}", host.journal.last())
+            };
+            let kept = format!(
+                "the output of this call has {length} bytes, over the limit of 16777216; its first 65536 bytes are: {}",
+                "x".repeat(65536)
+            );
+            let settled = if whole { "x".repeat(length) } else { json!({ "error": kept }).to_string() };
+            assert!(output == settled, "{id} {length}: {} bytes", output.len());
+            assert_eq!(how == Settlement::Failed, !whole, "{id} {length}");
+            // It has its result, so a crash does not run it again.
+            host.crash();
+            let policies = [("runs", safe()), ("asks", held(Hold::Output))];
+            assert!(!ran(&host.open(&policies)).contains(&id));
+        }
+    }
+}
+
+// covers L48
+#[test]
+fn call_or_response_id_that_no_record_can_hold_is_the_providers_error_and_changes_nothing() {
+    let refuse = || CallPolicy::refuse(RefusalReason::UnknownTool, "no such tool");
+    // Each of these bytes takes six in a record.
+    let full = "\u{1}".repeat(CALL_PAYLOAD_BYTES_MAX);
+    for (policy, id) in [(start(), "a"), (refuse(), "b")] {
+        let mut host = Host::new();
+        host.begin();
+        host.call(Call::custom(id, "query", full.as_str()), policy.clone());
+        let long = "x".repeat(ID_BYTES_MAX + 1);
+        for call in [
+            Call::custom("c", "query", format!("{full}x")),
+            Call::function("c", "read", format!("{full}x")),
+            Call::function(long.as_str(), "read", "{}"),
+            Call::function("c", long.as_str(), "{}"),
+        ] {
+            let event = host.called(call, policy.clone());
+            host.refuses(ErrorKind::Provider, event);
+        }
+        assert_eq!(host.act(Event::ResponseStarted(long.as_str().into())), []);
+        host.refuses(ErrorKind::Provider, completed(completion(&long)));
+    }
+}
+
+// covers G14
+#[test]
+fn reason_of_a_settled_request_is_cut() {
+    let mut host = Host::new();
+    host.begin();
+    let words = "\u{e9}".repeat(RECORD_BYTES_MAX);
+    let failed = Outcome::Failed { code: String::new(), message: words };
+    host.act(completed(Completion { outcome: failed, ..completion("resp_1") }));
+    let why = host.journal.iter().find_map(|record| match record {
+        Record::FlightSettled { why, .. } => Some(why.len()),
+        _ => None,
+    });
+    assert_eq!(why, Some(REASON_BYTES_MAX - 1), "at the border of a letter");
 }
