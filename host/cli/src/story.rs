@@ -146,7 +146,7 @@ impl Story {
         let at = entry.at_ms;
         self.last_ms = at;
         match &entry.record {
-            Record::TurnStarted { turn, input } => self.turns.push(TurnRow {
+            Record::TurnStarted { turn, input, .. } => self.turns.push(TurnRow {
                 id: turn.to_string(),
                 input: question(input),
                 begun_ms: at,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::call::Call;
 use crate::ids::CallId;
 use crate::model::{Item, Role};
-use crate::record::Record;
+use crate::record::{Closed, Record};
 
 /// All items of a session up to now.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +35,15 @@ impl History {
     /// Folds one record.
     pub fn apply(&mut self, record: &Record) {
         match record {
-            Record::TurnStarted { input, .. } => self.items.extend(input.iter().cloned()),
+            Record::TurnStarted { input, closes, turn: _ } => {
+                for Closed { id, output } in closes {
+                    let settled = self.outputs.remove(id);
+                    if let (Some(call), Some(output)) = (self.calls.get(id), output.clone().or(settled)) {
+                        self.items.push(Item::Output { call: call.clone(), output });
+                    }
+                }
+                self.items.extend(input.iter().cloned());
+            }
             Record::ResponseRecorded(facts) => {
                 // The outputs of a delivery stand before the answer that accepted it.
                 self.close_delivery();

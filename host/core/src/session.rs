@@ -7,9 +7,11 @@ use crate::call::Call;
 use crate::checkpoint::{CallState, Checkpoint};
 use crate::error::Error;
 use crate::ids::{CallId, ResponseId, TurnId};
+use crate::limits;
 use crate::model::{Item, Outcome};
 use crate::policy::{RefusalReason, ReplayClass};
-use crate::record::{Begun, FlightFate, HarnessFacts, PauseReason, Record, ResponseFacts};
+use crate::record::{Begun, Closed, FlightFate, HarnessFacts, PauseReason, Record, ResponseFacts, Settlement};
+use crate::tool::error_output;
 
 /// What a session's records fold into.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -37,6 +39,14 @@ pub struct Turn {
     pub scope: Vec<(CallId, CallId)>,
     /// Calls of a lost response that the model has to be told of (L59).
     pub untold: Vec<CallId>,
+    /// The same of earlier turns, which ended before the model was told. Told once a response of this turn is accepted.
+    pub untold_before: Vec<LostCall>,
+    /// Calls of accepted responses that this turn, or one before it, left without output when it was abandoned.
+    pub unanswered: Vec<Unanswered>,
+    /// Outputs of such calls, on their wire ids; they stand before the input until a response of the session is accepted.
+    pub closing: Vec<Item>,
+    /// Calls that were cancelled while they ran: nobody knows what they did.
+    pub cut_off: HashSet<CallId>,
     /// Requests that were lost since the last accepted response (G19).
     pub lost_in_a_row: u32,
     /// Calls that named unknown tools (L51).
@@ -54,6 +64,47 @@ pub struct Turn {
     /// How it ended, once it did.
     pub ended: Option<String>,
 }
+
+/// A call of a lost response that the model was not told of in its own turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostCall {
+    /// Which, as the host calls it.
+    pub id: CallId,
+    /// Its line of the notice.
+    pub line: String,
+}
+
+/// A call of an accepted response that has no output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unanswered {
+    /// The host's key.
+    pub id: CallId,
+    /// The call as the provider knows it.
+    pub call: Call,
+    /// The output of its settlement; none where the host has to say what is known instead.
+    pub settled: Option<String>,
+    /// True if it was ever started.
+    pub started: bool,
+}
+
+impl Unanswered {
+    /// The output that it gets in place of the one that was never sent.
+    pub fn close(&self) -> Closed {
+        let said = match (&self.settled, self.started) {
+            (Some(_), _) => None,
+            (None, false) => Some(error_output(NOT_EXECUTED)),
+            (None, true) => Some(error_output(OUTCOME_UNKNOWN)),
+        };
+        Closed { id: self.id.clone(), output: said }
+    }
+}
+
+/// What the model is told of a call that an abandoned turn never started.
+pub const NOT_EXECUTED: &str = "this call was not executed: its turn was abandoned before it could start";
+
+/// What the model is told of a call that ran when its turn was abandoned (PROV-13).
+pub const OUTCOME_UNKNOWN: &str = "this call was cut off when its turn was abandoned: its outcome is unknown, and it must \
+     not be retried automatically";
 
 /// A request in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +188,28 @@ impl Session {
         Key { id: id.into(), wire: Some(wire.clone()) }
     }
 
+    /// The outputs with which the next turn closes what abandoned turns left open.
+    pub fn closes(&self) -> Vec<Closed> {
+        self.turn.as_ref().map(|turn| turn.unanswered.iter().map(Unanswered::close).collect()).unwrap_or_default()
+    }
+
+    /// What is still unanswered once these calls are closed, and the outputs that were not accepted by then.
+    fn closed(&self, closes: &[Closed]) -> Result<(Vec<Unanswered>, Vec<Item>), Error> {
+        let (mut unanswered, mut closing) =
+            self.turn.as_ref().map(|turn| (turn.unanswered.clone(), turn.closing.clone())).unwrap_or_default();
+        for Closed { id, output } in closes {
+            let Some(at) = unanswered.iter().position(|call| call.id == *id) else {
+                return Err(Error::corruption(format!("call {:?} was closed, and no turn left it open", id.as_str())));
+            };
+            let Unanswered { call, settled, .. } = unanswered.remove(at);
+            let Some(output) = output.clone().or(settled) else {
+                return Err(Error::corruption(format!("call {:?} was closed without an output", id.as_str())));
+            };
+            closing.push(Item::Output { call, output });
+        }
+        Ok((unanswered, closing))
+    }
+
     /// Folds one record.
     ///
     /// # Errors
@@ -147,10 +220,12 @@ impl Session {
                 self.harness = Some(facts.clone());
                 return Ok(());
             }
-            Record::TurnStarted { turn, input } => {
+            Record::TurnStarted { turn, input, closes } => {
                 if self.open_turn().is_some() {
                     return Err(Error::corruption("a turn was started while another one was open"));
                 }
+                let (unanswered, closing) = self.closed(closes)?;
+                let untold_before = self.turn.as_ref().map(Turn::untold_by_now).unwrap_or_default();
                 self.turn = Some(Turn {
                     id: turn.clone(),
                     input: input.clone(),
@@ -158,6 +233,10 @@ impl Session {
                     flight: None,
                     scope: Vec::new(),
                     untold: Vec::new(),
+                    untold_before,
+                    unanswered,
+                    closing,
+                    cut_off: HashSet::new(),
                     lost_in_a_row: 0,
                     unknown_tools: 0,
                     paused: None,
@@ -199,6 +278,9 @@ impl Session {
             return Err(Error::corruption("it is about a turn, and none is open"));
         };
         turn.check(record, self.requests)?;
+        // Each of the other fates is followed by another request, which has the outputs.
+        let abandons = matches!(record, Record::FlightSettled { fate: FlightFate::Abandoned, .. });
+        let left = if abandons { turn.left_unanswered() } else { Vec::new() };
         turn.checkpoint.apply(record)?;
         match record {
             Record::CallAccepted { call, wire_call_id, .. } => {
@@ -226,6 +308,8 @@ impl Session {
                 // withholds anything.
                 turn.withheld = false;
                 turn.last_response = None;
+                turn.untold_before.clear();
+                turn.closing.clear();
             }
             Record::ResponseRecorded(facts) => {
                 turn.withheld = facts.ending() != Ending::Whole;
@@ -243,10 +327,16 @@ impl Session {
                 let told = turn.flight.take().map(|flight| flight.begun.told).unwrap_or_default();
                 turn.untold.splice(0..0, told);
                 for id in orphans {
-                    if turn.attempts(id) > 0 && !turn.untold.contains(id) {
+                    // The model is told of those by their outputs.
+                    let answered = left.iter().any(|call| call.id == *id);
+                    if turn.attempts(id) > 0 && !answered && !turn.untold.contains(id) {
                         turn.untold.push(id.clone());
                     }
                 }
+                turn.unanswered.extend(left);
+            }
+            Record::CallSettled { id, how: Settlement::Cancelled, .. } if turn.attempts(id) > 0 => {
+                turn.cut_off.insert(id.clone());
             }
             Record::Paused { reason } => turn.paused = Some(reason.clone()),
             Record::Resumed { .. } => {
@@ -280,6 +370,37 @@ impl Session {
 }
 
 impl Turn {
+    /// Calls of accepted responses without output, at the moment of abandoning: what the provider waits for. Those of the
+    /// response in flight are not among them, and neither are those of lost ones.
+    fn left_unanswered(&self) -> Vec<Unanswered> {
+        let in_flight = if self.flight.is_some() { self.scope_calls() } else { Vec::new() };
+        self.checkpoint
+            .live_calls()
+            .filter(|p| !self.checkpoint.is_orphan(&p.call.id) && !in_flight.contains(&p.call.id))
+            .map(|p| Unanswered {
+                id: p.call.id.clone(),
+                call: p.wire_call(),
+                settled: match &p.state {
+                    CallState::Ready { output } if !self.cut_off.contains(&p.call.id) => Some(output.clone()),
+                    CallState::Ready { .. } | CallState::Queued | CallState::Running | CallState::Delivered => None,
+                },
+                started: self.attempts(&p.call.id) > 0,
+            })
+            .collect()
+    }
+
+    /// What the next turn has to tell of lost responses of this one and those before it.
+    fn untold_by_now(&self) -> Vec<LostCall> {
+        let own = self.untold.iter().filter_map(|id| {
+            let line = match self.cut_off.contains(id) {
+                true => self.lost_line(id, Some("not known")),
+                false => self.lost_line(id, None),
+            };
+            Some(LostCall { id: id.clone(), line: line? })
+        });
+        self.untold_before.iter().cloned().chain(own).collect()
+    }
+
     /// How often a call was started.
     pub fn attempts(&self, id: &CallId) -> u32 {
         self.attempts.get(id).copied().unwrap_or(0)
@@ -382,7 +503,7 @@ impl Turn {
     /// The framed text that tells the model which calls of a lost answer ran and with what outcome (L59); `None` if there is
     /// nothing to tell.
     pub fn lost_notice(&self) -> Option<String> {
-        if self.untold.is_empty() {
+        if self.untold.is_empty() && self.untold_before.is_empty() {
             return None;
         }
         let mut lines = vec![
@@ -390,23 +511,40 @@ impl Turn {
              it were run; do not repeat them without need:"
                 .to_owned(),
         ];
-        for id in &self.untold {
-            let Some(pending) = self.checkpoint.call(id) else { continue };
-            let outcome = match &pending.state {
-                // Quoted: an output is a stranger's text and must not look like lines of the host.
-                CallState::Ready { output } => serde_json::Value::from(output.as_str()).to_string(),
-                CallState::Running => "it still runs".to_owned(),
-                CallState::Queued | CallState::Delivered => "not known".to_owned(),
-            };
-            lines.push(format!(
-                "- {} {}: {}",
-                pending.call.name,
-                serde_json::Value::from(pending.call.text()),
-                outcome
-            ));
+        let before = self.untold_before.iter().map(|lost| lost.line.clone());
+        let mut room = limits::NOTICE_BYTES_MAX;
+        for line in before.chain(self.untold.iter().filter_map(|id| self.lost_line(id, None))) {
+            // No call is left out: the model has to know of each effect.
+            if line.len() > room {
+                lines.push(format!("{} …", &line[..line.floor_char_boundary(limits::NOTICE_SHORT_LINE_BYTES)]));
+                continue;
+            }
+            room -= line.len();
+            lines.push(line);
         }
         Some(lines.join("\n"))
     }
+
+    fn lost_line(&self, id: &CallId, outcome: Option<&str>) -> Option<String> {
+        let pending = self.checkpoint.call(id)?;
+        let outcome = match (outcome, &pending.state) {
+            (Some(outcome), _) => outcome.to_owned(),
+            // Quoted: an output is a stranger's text and must not look like lines of the host.
+            (None, CallState::Ready { output }) => quoted(output),
+            (None, CallState::Running) => "it still runs".to_owned(),
+            (None, CallState::Queued | CallState::Delivered) => "not known".to_owned(),
+        };
+        Some(format!("- {} {}: {}", pending.call.name, quoted(pending.call.text()), outcome))
+    }
+}
+
+/// A text in quotes, and only its beginning if it is long: a notice stands in a record and in a request.
+fn quoted(text: &str) -> String {
+    if text.len() <= limits::NOTICE_TEXT_BYTES_MAX {
+        return serde_json::Value::from(text).to_string();
+    }
+    let head = &text[..text.floor_char_boundary(limits::NOTICE_TEXT_BYTES_MAX)];
+    format!("{} (the first {} of {} bytes)", serde_json::Value::from(head), head.len(), text.len())
 }
 
 /// The host's key of a call (B13).

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use wharf_core::history::History;
-use wharf_core::model::{Item, Options, Request, RequestError, Retrieved, ToolOffer};
+use wharf_core::model::{Options, Request, RequestError, Retrieved, ToolOffer};
 use wharf_core::{Error, ResponseId};
 use wharf_provider::{Driver, EventStream};
 
@@ -20,8 +20,6 @@ pub(crate) struct DriverRequester {
     pub(crate) tools: Vec<ToolOffer>,
     pub(crate) options: Options,
     pub(crate) history: SharedHistory,
-    /// The open turn's input.
-    pub(crate) input: Vec<Item>,
     pub(crate) stream: bool,
 }
 
@@ -31,7 +29,7 @@ impl DriverRequester {
         let previous = ask.latest.clone().filter(|_| support.continuation);
         let mut messages = match (&previous, &ask.delivery) {
             (Some(_), Some(_)) => Vec::new(),
-            (Some(_), None) => self.input.clone(),
+            (Some(_), None) => ask.input.clone(),
             (None, _) => self.history.lock().unwrap_or_else(PoisonError::into_inner).items().to_vec(),
         };
         messages.extend(ask.notice.clone());

@@ -206,7 +206,6 @@ impl Session {
             tools: agent.table.offers(),
             options: agent.harness.options().clone(),
             history,
-            input: Vec::new(),
             stream: !options.no_stream,
         };
         let done = run_turn(&mut coordinator, input, facts, limit, &mut requester, observer).await;
@@ -265,7 +264,6 @@ async fn run_turn(
             return result.ok_or_else(|| Error::config("this session has no turn to resume"));
         }
     }
-    requester.input = coordinator.session().open_turn().map(|turn| turn.input.clone()).unwrap_or_default();
     let made = |coordinator: &Coordinator| coordinator.checkpoint().map_or(0, |c| c.completed_responses());
     let mut settled = 0;
     loop {
@@ -347,3 +345,6 @@ pub async fn records(store: &dyn Store, key: &JournalKey) -> Result<Vec<Record>,
     let loaded = store.load(key, Seq(0)).await?;
     journal::decode(store, key, &loaded.records).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Begun, FlightFate, HarnessFacts, PauseReason, Reconcile, Record, ResponseFacts, Settlement};
+use super::{Begun, Closed, FlightFate, HarnessFacts, PauseReason, Reconcile, Record, ResponseFacts, Settlement};
 use crate::call::{Call, kind_of};
 use crate::digest::Digest;
 use crate::error::Error;
@@ -74,9 +74,10 @@ impl Record {
                 "name": facts.name, "component": facts.component, "authority": facts.authority,
                 "conversation": facts.conversation, "authority_value": facts.authority_value,
             }),
-            Self::TurnStarted { turn, input } => {
-                json!({ "turn": turn.as_str(), "input": input.iter().map(item_to_json).collect::<Vec<_>>() })
-            }
+            Self::TurnStarted { turn, input, closes } => json!({
+                "turn": turn.as_str(), "input": input.iter().map(item_to_json).collect::<Vec<_>>(),
+                "closes": closes.iter().map(closed_to_json).collect::<Vec<_>>(),
+            }),
             Self::TurnEnded { turn, status } => json!({ "turn": turn.as_str(), "status": status }),
             Self::CallAccepted { call, wire_call_id, replay, hold, idempotency_key } => json!({
                 "call": call.to_json(), "wire_call_id": wire_call_id.as_ref().map(CallId::as_str),
@@ -200,7 +201,14 @@ impl Record {
                 conversation: read.text("conversation")?,
                 authority_value: read.value("authority_value"),
             }),
-            "turn.started" => Self::TurnStarted { turn: read.text("turn")?.into(), input: read.items("input")? },
+            "turn.started" => Self::TurnStarted {
+                turn: read.text("turn")?.into(),
+                input: read.items("input")?,
+                closes: match read.members.get("closes") {
+                    None => Vec::new(), // records of before there was such a thing
+                    Some(_) => read.array("closes")?.iter().map(closed_from_json).collect::<Result<_, _>>()?,
+                },
+            },
             "turn.ended" => Self::TurnEnded { turn: read.text("turn")?.into(), status: read.text("status")? },
             "call.accepted" => Self::CallAccepted {
                 call: read.call()?,
@@ -338,6 +346,18 @@ pub fn item_from_json(value: &Value) -> Result<Item, Error> {
         "opaque" => Item::Opaque { maker: read.text("maker")?, raw: read.value("raw") },
         word => return Err(read.bad("type", word)),
     })
+}
+
+fn closed_to_json(closed: &Closed) -> Value {
+    json!({ "id": closed.id.as_str(), "output": closed.output })
+}
+
+fn closed_from_json(value: &Value) -> Result<Closed, Error> {
+    let Value::Object(members) = value else {
+        return Err(Error::corruption(format!("a closed call is {}, not an object", kind_of(value))));
+    };
+    let read = Body { kind: "closed call", members };
+    Ok(Closed { id: read.call_id("id")?, output: read.optional("output")? })
 }
 
 fn facts_to_json(facts: &ResponseFacts) -> Value {

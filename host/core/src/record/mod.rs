@@ -26,6 +26,8 @@ pub enum Record {
         turn: TurnId,
         /// What the user said.
         input: Vec<Item>,
+        /// Outputs of calls that an abandoned turn left without one; they stand before the input.
+        closes: Vec<Closed>,
     },
     /// A turn came to its end.
     TurnEnded {
@@ -220,6 +222,16 @@ pub struct Begun {
     pub whole_history: bool,
     /// Calls of a lost response that this request tells the model about (L59).
     pub told: Vec<CallId>,
+}
+
+/// A call of an accepted response that never got its output because its turn was abandoned, and the output that it gets
+/// instead: without one the provider takes no further request (PROV-12).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// The call, by the host's key.
+    pub id: CallId,
+    /// What the host says in place of a result; none where the call was settled, its output is that of its settlement then.
+    pub output: Option<String>,
 }
 
 /// What an accepted response holds.

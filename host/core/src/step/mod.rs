@@ -303,7 +303,8 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
             machine.jobs.clear();
             machine.broken = false;
             machine.opening = false;
-            machine.commit(vec![Record::TurnStarted { turn, input }])
+            let closes = machine.session.closes();
+            machine.commit(vec![Record::TurnStarted { turn, input, closes }])
         }
         Event::Resolve(evidence) => machine.resolve(evidence),
         Event::Opened { policies } => machine.opened(&policies),

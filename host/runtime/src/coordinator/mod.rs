@@ -65,6 +65,9 @@ pub struct Ask {
     pub delivery: Option<Delivery>,
     /// The session's latest response id; none on the first request (L42).
     pub latest: Option<ResponseId>,
+    /// What stands first where the request goes on from a stored response: outputs of calls that an abandoned turn left
+    /// open, then the turn's input.
+    pub input: Vec<Item>,
     /// What the model has to be told beside its input, where there is no delivery that carries it (L59).
     pub notice: Option<Item>,
     /// True while a call is open at the provider, or in the delivery (O9).

@@ -199,7 +199,8 @@ impl Coordinator {
             // The provider does not know orphans.
             p.call.is_async && !turn.checkpoint.is_orphan(&p.call.id) && (delivered_now || !matches!(p.state, CallState::Ready { .. } | CallState::Delivered))
         });
-        Ok(Ask { delivery, latest: self.session().latest_response_id().cloned(), notice, async_open })
+        let input = turn.closing.iter().chain(&turn.input).cloned().collect();
+        Ok(Ask { delivery, latest: self.session().latest_response_id().cloned(), input, notice, async_open })
     }
 }
 

@@ -379,7 +379,7 @@ fn record_that_contradicts_the_state_is_corruption_that_names_it() {
 #[test]
 fn folding_a_journal_names_the_number_and_the_kind_of_the_record_that_contradicts_it() {
     let records = [
-        Record::TurnStarted { turn: "turn_1".into(), input: Vec::new() },
+        Record::TurnStarted { turn: "turn_1".into(), input: Vec::new(), closes: Vec::new() },
         Record::CallStarted { id: id("ghost"), attempt: 1, idempotency_key: None, approval: None },
     ];
     let error = Session::fold(&records).unwrap_err();

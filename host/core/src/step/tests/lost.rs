@@ -1,8 +1,10 @@
 //! Responses that were never accepted, and turns that are given up (L57 to L60).
 
 use super::*;
+use crate::history::History;
 use crate::model::Item;
 use crate::reconcile::UncertaintyRules;
+use crate::record::Closed;
 
 const CANNOT_ASK: Event = Event::Resolve(Evidence::Unasked { can_retrieve: false });
 
@@ -270,4 +272,116 @@ fn abandoning_cancels_what_runs_and_leaves_a_turn_that_may_be_released() {
     assert_eq!(host.open(&[]), []);
     host.act(Event::TurnStarted { turn: "turn_2".into(), input: Vec::new() });
     assert_eq!(host.next(), Next::Ask);
+}
+
+/// The turn is given up, and the next one begins; gives what its record closes.
+fn give_up(host: &mut Host) -> Value {
+    host.act(Event::Reconcile { command: Reconcile::Abandon, who: "op".into() });
+    host.crash();
+    let effects = host.act(Event::TurnStarted { turn: "turn_2".into(), input: vec![said("again")] });
+    let [Effect::Append(records)] = &effects[..] else { panic!("{effects:?}") };
+    let [Record::TurnStarted { closes, .. }] = &records[..] else { panic!("{records:?}") };
+    closes.iter().map(|closed| json!([closed.id.as_str(), closed.output])).collect()
+}
+
+fn said(text: &str) -> Item {
+    Item::Message { role: Role::User, text: text.into() }
+}
+
+fn history(host: &Host) -> Vec<Item> {
+    let mut history = History::new("p/m");
+    host.journal.iter().for_each(|record| history.apply(record));
+    history.items().to_vec()
+}
+
+// covers L60, H1, G5, E3
+// PROV-12, PROV-13
+#[test]
+fn turn_after_an_abandoned_one_answers_each_call_that_was_left_open_once() {
+    let mut host = Host::with(Settings { calls_at_once: 1, ..Settings::default() });
+    let calls = ["done", "refused", "runs", "waits"].map(asynchronous);
+    let policies = [start(), CallPolicy::refuse(RefusalReason::Policy, "no"), start(), start()];
+    let items = calls.iter().map(Call::to_json).collect();
+    host.begin();
+    for (call, policy) in calls.iter().zip(policies) {
+        host.call(call.clone(), policy);
+        if call.id.as_str() == "done" {
+            host.ended("done", "wrote it");
+        }
+    }
+    host.act(completed(Completion { items, ..completion("resp_1") }));
+    host.act(Event::Prepare);
+    // Of the response in flight the provider may know nothing.
+    host.begin_on("resp_1");
+    host.call(asynchronous("lost"), start());
+    let cut = r#"{"error":"this call was cut off when its turn was abandoned: its outcome is unknown, and it must not be retried automatically"}"#;
+    let never = r#"{"error":"this call was not executed: its turn was abandoned before it could start"}"#;
+    assert_eq!(give_up(&mut host), json!([["done", null], ["refused", null], ["runs", cut], ["waits", never]]));
+    let outputs = ["wrote it", r#"{"error":"no"}"#, cut, never];
+    let closing: Vec<Item> = calls
+        .iter()
+        .zip(outputs)
+        .map(|(call, output)| Item::Output { call: call.clone(), output: output.into() })
+        .collect();
+    assert_eq!(host.turn().closing, closing);
+    let whole: Vec<Item> = calls.into_iter().map(Item::Call).chain(closing.clone()).chain([said("again")]).collect();
+    assert_eq!(history(&host), whole);
+    // A request that was not accepted told nobody; a turn that is given up before one was leaves them to the next.
+    host.begin_on("resp_1");
+    host.act(Event::RequestFailed(RequestError::new(Fate::Refused, Error::provider("no"))));
+    assert_eq!(host.turn().closing, closing);
+    assert_eq!(give_up(&mut host), json!([]));
+    assert_eq!(host.turn().closing, closing);
+    assert_eq!(history(&host), [whole, vec![said("again")]].concat());
+    host.begin_on("resp_1");
+    host.complete("resp_2");
+    assert_eq!(host.turn().closing, []);
+    assert_eq!(give_up(&mut host), json!([]), "once");
+    assert_eq!(host.turn().closing, []);
+}
+
+// covers L59, L60, H1
+#[test]
+fn turn_after_an_abandoned_one_tells_what_ran_in_lost_responses() {
+    let mut host = Host::with(Settings {
+        uncertainty: UncertaintyRules { continue_after_lost: true, ..UncertaintyRules::default() },
+        ..Settings::default()
+    });
+    host.begin();
+    host.call(asynchronous("done"), start());
+    host.ended("done", "wrote it");
+    host.call(asynchronous("runs"), start());
+    lose(&mut host);
+    host.begin();
+    host.call(Call::function("too", "other", "[1]").asynchronous(), start());
+    give_up(&mut host);
+    let notice = "[host] An earlier answer of yours was lost on the way and is not part of this conversation. These calls \
+                  of it were run; do not repeat them without need:\n\
+                  - tool \"{}\": \"wrote it\"\n\
+                  - tool \"{}\": not known\n\
+                  - other \"[1]\": not known";
+    assert_eq!(host.turn().lost_notice().as_deref(), Some(notice));
+    host.begin();
+    host.act(Event::RequestFailed(RequestError::new(Fate::NotSent, Error::provider("no"))));
+    give_up(&mut host);
+    assert_eq!(host.turn().lost_notice().as_deref(), Some(notice));
+    host.begin();
+    host.complete("resp_1");
+    assert_eq!(host.turn().lost_notice(), None);
+    assert_eq!(host.next(), Next::Finished);
+}
+
+// covers B11
+#[test]
+fn closing_a_call_that_no_turn_left_open_is_damage() {
+    let start = |turn: &str, closes: Vec<Closed>| Record::TurnStarted { turn: turn.into(), input: Vec::new(), closes };
+    let closed = Closed { id: "ghost".into(), output: None };
+    let error = Session::fold(&[start("turn_1", vec![closed])]).unwrap_err();
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (
+            ErrorKind::Corruption,
+            "record 1 (turn.started) contradicts the journal: call \"ghost\" was closed, and no turn left it open",
+        )
+    );
 }

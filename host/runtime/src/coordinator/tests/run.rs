@@ -31,8 +31,7 @@ fn a_run_asks_delivers_and_ends_once_everything_is_delivered() {
                 after: Vec::new(),
             }),
             latest: Some("r1".into()),
-            notice: None,
-            async_open: false,
+            ..Ask::default()
         }
     );
     assert_eq!(asks.len(), 2);

@@ -461,10 +461,8 @@ fn calls_of_a_lost_response_run_on_and_the_model_is_told_of_them() {
     assert_eq!(
         asks[1],
         crate::coordinator::Ask {
-            delivery: None,
-            latest: None,
             notice: Some(notice(&[r#"look "{}": "seen\n- pay {}: done""#])),
-            async_open: false,
+            ..Default::default()
         },
         "no output on its id, and its text cannot look like a line of ours"
     );

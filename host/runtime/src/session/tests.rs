@@ -1,0 +1,264 @@
+//! Whole turns against a provider in this process: what the next request has of everything that was before. Each test
+//! compares whole inputs as they would go over the wire.
+
+#![allow(clippy::unwrap_used)] // a test that fails here fails as it should
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use wharf_core::harness::{Harness, ModelRef};
+use wharf_core::model::{Fate, Request, RequestError, Retrieved};
+use wharf_core::record::Reconcile;
+use wharf_core::tool::{Claims, Content, Definition, InputFormat, envelope};
+use wharf_core::{Error, ErrorKind, ResponseId};
+use wharf_provider::responses::Decoder;
+use wharf_provider::{Driver, Drivers, EventStream, ProviderConfig, Support};
+
+use super::{Session, TurnOptions, TurnStatus};
+use crate::builder::Wharf;
+use crate::native::{About, NativeCall, NativeCapability, NativeError};
+
+/// A provider that makes real bodies and answers from a list.
+struct Provider {
+    real: Arc<dyn Driver>,
+    replies: Mutex<VecDeque<Reply>>,
+    sent: Mutex<Vec<Value>>,
+}
+
+#[derive(Clone)]
+enum Reply {
+    /// A whole response.
+    Answer(Value),
+    /// 429.
+    Refused,
+}
+
+impl Provider {
+    /// Its model `m` takes async calls and is continued, its model `old` has neither; both answer questions by id.
+    fn new(name: &str, replies: impl IntoIterator<Item = Reply>) -> Arc<Self> {
+        let mut config = ProviderConfig::new(name, "openai-responses");
+        config.base_url = Some("http://127.0.0.1:9".to_owned()); // nothing is sent there
+        let models = json!({ "m": { "async": "on", "retrieval": true }, "old": { "async": "off", "retrieval": true } });
+        config.options.insert("models".to_owned(), models);
+        let real = Drivers::builtin().connect(config).unwrap();
+        Arc::new(Self { real, replies: Mutex::new(replies.into_iter().collect()), sent: Mutex::default() })
+    }
+
+    /// Of each request: what it goes on from, and its whole input; or the response that was asked for.
+    fn sent(&self) -> Vec<Value> {
+        self.sent.lock().unwrap().clone()
+    }
+
+    /// The last one's.
+    fn last(&self) -> Value {
+        self.sent().pop().unwrap()
+    }
+
+    fn reply(&self, reply: Reply) {
+        self.replies.lock().unwrap().push_back(reply);
+    }
+}
+
+impl Driver for Provider {
+    fn name(&self) -> &str {
+        self.real.name()
+    }
+
+    fn protocol(&self) -> &str {
+        self.real.protocol()
+    }
+
+    fn support(&self, model: &str) -> Support {
+        self.real.support(model)
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        self.real.check(request)
+    }
+
+    fn body(&self, request: &Request) -> Result<Value, Error> {
+        self.real.body(request)
+    }
+
+    fn open(&self, request: Request) -> BoxFuture<'static, Result<EventStream, RequestError>> {
+        let body = self.real.body(&request).unwrap();
+        self.sent.lock().unwrap().push(json!([body["previous_response_id"], body["input"]]));
+        let opened = match self.replies.lock().unwrap().pop_front().expect("one request more than replies") {
+            Reply::Refused => Err(RequestError::new(Fate::Refused, Error::provider("too many requests"))),
+            Reply::Answer(answer) => Ok(Decoder::new().whole(&answer).unwrap()),
+        };
+        Box::pin(async move {
+            let events = opened?;
+            Ok(Box::pin(futures::stream::iter(events.into_iter().map(Ok))) as EventStream)
+        })
+    }
+
+    fn retrieve(&self, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>> {
+        self.sent.lock().unwrap().push(json!(format!("GET {id}")));
+        Box::pin(async { Ok(Retrieved::NotFound) })
+    }
+
+    fn cancel(&self, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>> {
+        self.retrieve(id)
+    }
+}
+
+/// Tools whose calls end at once: `note` sync and never again, `look` async.
+struct Desk;
+
+impl NativeCapability for Desk {
+    fn about(&self) -> About {
+        About { id: "desk".to_owned(), ..About::default() }
+    }
+
+    fn tools(&self, _config: &Value) -> Result<Vec<Definition>, Error> {
+        let tool = |name: &str| Definition {
+            name: name.into(),
+            title: None,
+            category: None,
+            description: String::new(),
+            input: InputFormat::JsonSchema(json!({ "type": "object" })),
+            output_schema: None,
+            claims: Claims::default(),
+        };
+        Ok(["note", "look"].map(tool).to_vec())
+    }
+
+    fn call(&self, call: NativeCall) -> BoxFuture<'static, Result<Vec<Content>, NativeError>> {
+        Box::pin(async move { Ok(vec![Content::Text(did(&call.tool, &call.input))]) })
+    }
+}
+
+fn did(tool: impl std::fmt::Display, input: &str) -> String {
+    format!("{tool} did {input}")
+}
+
+const HARNESS: &str = r#"
+[harness]
+name = "desk"
+model = "one/m"
+resend_lost = 0
+
+[providers.one]
+driver = "openai-responses"
+
+[capabilities.desk]
+native = "desk"
+
+[capabilities.desk.tools]
+note = { replay = "never", async = false }
+look = { replay = "safe", async = true }
+"#;
+
+/// A fresh session whose harness has these providers.
+async fn session(providers: &[&Arc<Provider>]) -> Session {
+    let wharf = providers.iter().fold(Wharf::builder().native(Desk), |builder, provider| {
+        builder.provider(provider.name(), (*provider).clone())
+    });
+    let harness = Harness::parse("harness.toml", HARNESS).unwrap();
+    wharf.build().unwrap().load(harness, Default::default()).await.unwrap().session("s1")
+}
+
+fn on(model: &str) -> TurnOptions {
+    TurnOptions { model: Some(ModelRef::parse(model).unwrap()), ..TurnOptions::default() }
+}
+
+async fn turn(session: &Session, model: &str, input: &str) -> Result<TurnStatus, Error> {
+    session.turn(input, on(model), &mut ()).await.map(|result| result.status)
+}
+
+async fn abandon(session: &Session, model: &str) {
+    let result = session.reconcile(Reconcile::Abandon, "op", on(model), &mut ()).await.unwrap();
+    assert_eq!(result.status, TurnStatus::Abandoned);
+}
+
+fn answer(id: &str, output: impl IntoIterator<Item = Value>) -> Reply {
+    Reply::Answer(response(id, output))
+}
+
+fn response(id: &str, output: impl IntoIterator<Item = Value>) -> Value {
+    let output: Vec<Value> = output.into_iter().collect();
+    json!({ "id": id, "object": "response", "status": "completed", "output": output })
+}
+
+fn said(text: &str) -> Value {
+    json!({
+        "type": "message", "role": "assistant", "status": "completed",
+        "content": [{ "type": "output_text", "text": text, "annotations": [] }],
+    })
+}
+
+fn call(id: &str, tool: &str, arguments: &str) -> Value {
+    json!({ "type": "function_call", "status": "completed", "call_id": id, "name": tool, "arguments": arguments })
+}
+
+/// A call as it is sent back.
+fn called(id: &str, tool: &str, arguments: &str) -> Value {
+    json!({ "type": "function_call", "call_id": id, "name": tool, "arguments": arguments })
+}
+
+fn output(id: &str, text: &str) -> Value {
+    json!({ "type": "function_call_output", "call_id": id, "output": text })
+}
+
+fn noted(id: &str) -> Value {
+    output(id, &envelope(Ok(&[Content::Text(did("note", "{}"))])))
+}
+
+/// A request that goes on from nothing.
+fn fresh(input: Vec<Value>) -> Value {
+    json!([null, input])
+}
+
+fn user(text: &str) -> Value {
+    json!({ "type": "message", "role": "user", "content": text })
+}
+
+// covers L60
+// PROV-12
+#[tokio::test]
+async fn session_lives_on_after_an_abandoned_turn() {
+    for (model, id) in [("one/m", Some("r1")), ("one/old", None)] {
+        let replies = [answer("r1", [call("c1", "note", "{}")]), Reply::Refused];
+        let one = Provider::new("one", replies);
+        let session = session(&[&one]).await;
+        assert_eq!(turn(&session, model, "first").await.unwrap_err().kind, ErrorKind::Provider);
+        abandon(&session, model).await;
+        // A request that is refused told nobody.
+        one.reply(Reply::Refused);
+        turn(&session, model, "second").await.unwrap_err();
+        one.reply(answer("r2", [call("c2", "note", "{}")]));
+        one.reply(answer("r3", [said("done")]));
+        session.resume(on(model), &mut ()).await.unwrap();
+        let history = [user("first"), called("c1", "note", "{}")];
+        let sent = match id {
+            Some(_) => [
+                json!([null, [user("first")]]),
+                json!(["r1", [noted("c1")]]),
+                json!(["r1", [noted("c1"), user("second")]]),
+                json!(["r1", [noted("c1"), user("second")]]),
+                json!(["r2", [noted("c2")]]),
+            ],
+            None => {
+                let second = [&history[..], &[noted("c1"), user("second")]].concat();
+                [
+                    json!([null, [user("first")]]),
+                    fresh([&history[..], &[noted("c1")]].concat()),
+                    json!([null, second]),
+                    json!([null, second]),
+                    fresh([&second[..], &[called("c2", "note", "{}"), noted("c2")]].concat()),
+                ]
+            }
+        };
+        assert_eq!(one.sent(), sent, "{model}");
+        // Once.
+        one.reply(answer("r4", [said("ok")]));
+        assert_eq!(turn(&session, model, "third").await, Ok(TurnStatus::Completed));
+        match id {
+            Some(_) => assert_eq!(one.last(), json!(["r3", [user("third")]])),
+            None => assert_eq!(one.last()[1].to_string().matches("function_call_output").count(), 2),
+        }
+    }
+}
