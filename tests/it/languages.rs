@@ -79,6 +79,7 @@ async fn call(tool: &Capability, name: &str, input: &str) -> CallOutcome {
         call_id: "call-1".into(),
         idempotency_key: "key-1".into(),
         attempt: 3,
+        limits: None,
         time_limit: None,
         attachments: Vec::new(),
     };

@@ -7,6 +7,7 @@
 pub mod authority;
 pub mod call;
 pub mod checkpoint;
+pub mod cut;
 pub mod digest;
 pub mod error;
 pub mod events;

@@ -36,6 +36,10 @@ pub const SCHEMA_HINT_CHARS_MAX: usize = 600;
 /// Largest component, in bytes: script-language ones have under 20 MB.
 pub const COMPONENT_BYTES_MAX: u64 = 256 << 20;
 
+/// How long a call of a native tool waits until fewer of its capability's calls run. It is not part of the call's own time,
+/// and a queue that has not moved for this long will not move.
+pub const PERMIT_WAIT_MAX: Duration = Duration::from_secs(600);
+
 /// Most attempts of one turn to go on after a stream broke, before its error is returned: the table of core bounds what is
 /// sent again, this bounds the loop itself.
 pub const SETTLE_ATTEMPTS_MAX: u32 = 4;

@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use wharf_core::Error;
 use wharf_core::authority::{Authority, component_digest, conversation_digest};
 use wharf_core::digest::Digest;
-use wharf_core::harness::{AsyncSupport, Capability, CapabilitySource, Harness, KeySource, ModelRef, check_provider, choose_model};
+use wharf_core::harness::{
+    AsyncSupport, Capability, CapabilitySource, Harness, KeySource, ModelRef, check_provider, choose_model,
+};
 use wharf_core::policy::ReplayClass;
 use wharf_core::record::HarnessFacts;
 use wharf_core::rules::{BoundTool, RefusedTool, ToolTable};
 use wharf_core::schema::Schema;
 use wharf_core::tool::Definition;
-use wharf_core::Error;
 use wharf_provider::{Driver, ProviderConfig, Secret};
 
 use crate::builder::Wharf;
@@ -124,7 +127,11 @@ impl Wharf {
     }
 
     async fn load_one(
-        &self, harness: &Harness, capability: &Capability, enabled: &[&Capability], surroundings: &Surroundings,
+        &self,
+        harness: &Harness,
+        capability: &Capability,
+        enabled: &[&Capability],
+        surroundings: &Surroundings,
     ) -> Result<Result<LoadedCapability, CapabilityReport>, Error> {
         match &capability.source {
             CapabilitySource::Native(id) => {
@@ -132,13 +139,17 @@ impl Wharf {
                 if let Some(schema) = native.config_schema() {
                     check_config(capability, &schema)?;
                 }
-                let definitions = native
-                    .tools(&capability.config)
-                    .map_err(|e| at(capability, Error { message: format!("capability {:?}: {}", capability.name, e.message), ..e }))?;
+                let definitions = native.tools(&capability.config).map_err(|e| {
+                    at(capability, Error { message: format!("capability {:?}: {}", capability.name, e.message), ..e })
+                })?;
                 let identity = Digest::of_json(&serde_json::json!({ "native": id }));
                 let config = Arc::new(capability.config.clone());
                 let text = native.about().instructions;
-                let source = Source::Native { capability: native, config };
+                let limits = harness.capability_limits(capability).map_err(Error::from)?.values();
+                let at_once =
+                    usize::try_from(limits.calls_at_once).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+                let permits = Arc::new(Semaphore::new(at_once));
+                let source = Source::Native { capability: native, config, permits };
                 bind(harness, capability, &definitions, identity, "native", source, text, Vec::new()).map(Ok)
             }
             CapabilitySource::Component(path) => {
@@ -149,7 +160,11 @@ impl Wharf {
 
     #[cfg(not(feature = "components"))]
     async fn load_component(
-        &self, _harness: &Harness, capability: &Capability, path: &str, _enabled: &[&Capability],
+        &self,
+        _harness: &Harness,
+        capability: &Capability,
+        path: &str,
+        _enabled: &[&Capability],
         _surroundings: &Surroundings,
     ) -> Result<Result<LoadedCapability, CapabilityReport>, Error> {
         Ok(Err(refused(
@@ -161,7 +176,11 @@ impl Wharf {
 
     #[cfg(feature = "components")]
     async fn load_component(
-        &self, harness: &Harness, capability: &Capability, path: &str, enabled: &[&Capability],
+        &self,
+        harness: &Harness,
+        capability: &Capability,
+        path: &str,
+        enabled: &[&Capability],
         surroundings: &Surroundings,
     ) -> Result<Result<LoadedCapability, CapabilityReport>, Error> {
         let bytes = match read_component(&surroundings.base.join(path)) {
@@ -203,8 +222,11 @@ impl Wharf {
             Ok(Some(schema)) => check_config(capability, &schema)?,
             Ok(None) => {
                 if capability.config.as_object().is_some_and(|members| !members.is_empty()) {
-                    return Err(at(capability, Error::config(format!("capability {:?} takes no config", capability.name)))
-                        .hint(format!("remove the key config from [capabilities.{}]", capability.name)));
+                    return Err(at(
+                        capability,
+                        Error::config(format!("capability {:?} takes no config", capability.name)),
+                    )
+                    .hint(format!("remove the key config from [capabilities.{}]", capability.name)));
                 }
             }
             Err(error) => return failed(&error),
@@ -259,8 +281,14 @@ impl Loading {
 
 #[allow(clippy::too_many_arguments)] // the pieces of one capability, each used once
 fn bind(
-    harness: &Harness, capability: &Capability, definitions: &[Definition], identity: Digest, shown: &str, source: Source,
-    text: String, imports: Vec<ImportLine>,
+    harness: &Harness,
+    capability: &Capability,
+    definitions: &[Definition],
+    identity: Digest,
+    shown: &str,
+    source: Source,
+    text: String,
+    imports: Vec<ImportLine>,
 ) -> Result<LoadedCapability, Error> {
     let bound = harness.bind(capability, definitions).map_err(Error::from)?;
     let report = CapabilityReport {
@@ -277,7 +305,10 @@ fn bind(
 
 fn check_config(capability: &Capability, schema: &Value) -> Result<(), Error> {
     let schema = Schema::compile(schema).map_err(|fault| {
-        at(capability, Error::config(format!("capability {:?} has a config schema that cannot be used: {fault}", capability.name)))
+        at(
+            capability,
+            Error::config(format!("capability {:?} has a config schema that cannot be used: {fault}", capability.name)),
+        )
     })?;
     schema.check(&capability.config).map_err(|misfit| {
         let place = &capability.config_place;
@@ -287,7 +318,11 @@ fn check_config(capability: &Capability, schema: &Value) -> Result<(), Error> {
 }
 
 fn cut(text: &str, chars: usize) -> String {
-    if text.chars().count() <= chars { text.to_owned() } else { text.chars().take(chars).chain("…".chars()).collect() }
+    if text.chars().count() <= chars {
+        text.to_owned()
+    } else {
+        text.chars().take(chars).chain("…".chars()).collect()
+    }
 }
 
 fn at(capability: &Capability, error: Error) -> Error {
@@ -318,7 +353,9 @@ fn import_lines(imports: &[wharf_sandbox::ImportReport]) -> Vec<ImportLine> {
                 ImportVerdict::Granted => ("granted", None),
                 ImportVerdict::AnsweredWithDenial { grant_line } => ("answered with denial", grant_line.clone()),
                 ImportVerdict::Unknown => ("unknown", None),
-                ImportVerdict::WrongVersion { served } => ("wrong version", Some(format!("served: {}", served.join(", ")))),
+                ImportVerdict::WrongVersion { served } => {
+                    ("wrong version", Some(format!("served: {}", served.join(", "))))
+                }
             };
             ImportLine { name: import.name.clone(), verdict: verdict.to_owned(), hint }
         })
@@ -451,16 +488,15 @@ impl Wharf {
     fn key(&self, provider: &str, source: &KeySource) -> Result<Secret, Error> {
         let text = match source {
             KeySource::Env(name) => (self.0.env)(name).ok_or_else(|| {
-                Error::config(format!("the key of provider {provider:?} is not there: environment variable {name} is not set"))
-                    .hint(format!("export {name}=…"))
+                Error::config(format!(
+                    "the key of provider {provider:?} is not there: environment variable {name} is not set"
+                ))
+                .hint(format!("export {name}=…"))
             })?,
-            KeySource::File(path) => {
-                (self.0.read_key)(path).map_err(|why| {
-                    Error::config(format!("the key of provider {provider:?} cannot be read from {path:?}: {why}"))
-                })?
-            }
+            KeySource::File(path) => (self.0.read_key)(path).map_err(|why| {
+                Error::config(format!("the key of provider {provider:?} cannot be read from {path:?}: {why}"))
+            })?,
         };
         Secret::new(text.trim())
     }
 }
-

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use wharf_core::grants::Limits;
 use wharf_core::tool::{Content, Failure, FailureKind, envelope};
 use wharf_core::{BlobDigest, CallId, ToolName};
 
@@ -21,7 +22,10 @@ pub struct Invocation {
     pub idempotency_key: String,
     /// 1 for the first run.
     pub attempt: u32,
-    /// What is left of the call's time, if that is less than the capability's limit.
+    /// Time, memory and output of this call, where policy gives its tool others than its capability has. They take the
+    /// place of the capability's, up or down; how many calls run at once stays the capability's.
+    pub limits: Option<Limits>,
+    /// What is left of the call's time, if that is less than its limit.
     pub time_limit: Option<Duration>,
     /// Blobs that this call may read.
     pub attachments: Vec<Attachment>,

@@ -115,7 +115,7 @@ impl Capability {
         &self.0.inspection
     }
 
-    /// How much a call may use.
+    /// How much a call may use that has no limits of its own.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
@@ -267,25 +267,20 @@ impl Inner {
     }
 
     async fn call(self: Arc<Self>, call: Invocation, observer: Arc<dyn Observer>) -> CallReport {
-        let time = call.time_limit.map_or(self.limits.time, |left| left.min(self.limits.time));
-        let bounds = Bounds {
-            time,
-            memory_bytes: self.limits.memory_bytes,
-            answer_bytes: limits::RESULT_BYTES_MAX,
-            pure: false,
-        };
+        let own = call.limits.as_ref().unwrap_or(&self.limits);
+        let (memory_bytes, output_bytes) = (own.memory_bytes, own.output_bytes);
+        let time = call.time_limit.map_or(own.time, |left| left.min(own.time));
+        let bounds = Bounds { time, memory_bytes, answer_bytes: limits::RESULT_BYTES_MAX, pure: false };
         let ran = match (permit(&self.permits).await, permit(&self.sandbox.calls).await) {
             (Ok(_own), Ok(_shared)) => self.run(Question::Invoke(Box::new(call)), bounds, observer).await,
             (Err(reason), _) | (_, Err(reason)) => Ran::not_run(reason),
         };
         let outcome = match ran.result {
-            Ok(Answer::Invoke(Ok(contents))) => self.success(contents),
-            Ok(Answer::Invoke(Err(failure))) => {
-                CallOutcome::Failure(contract::core_failure(failure, self.limits.output_bytes))
-            }
+            Ok(Answer::Invoke(Ok(contents))) => success(contents, output_bytes),
+            Ok(Answer::Invoke(Err(failure))) => CallOutcome::Failure(contract::core_failure(failure, output_bytes)),
             Ok(other) => CallOutcome::Trapped { message: format!("it answered with {}", other.word()) },
             Err(Ended::TimedOut) => CallOutcome::TimedOut { limit: time },
-            Err(Ended::MemoryExceeded) => CallOutcome::MemoryExceeded { limit_bytes: self.limits.memory_bytes },
+            Err(Ended::MemoryExceeded) => CallOutcome::MemoryExceeded { limit_bytes: memory_bytes },
             Err(Ended::Trapped(message)) => CallOutcome::Trapped { message },
             Err(Ended::NotRun(reason)) => CallOutcome::Failure(Failure::new(FailureKind::Unavailable, reason)),
         };
@@ -296,16 +291,6 @@ impl Inner {
             elapsed: ran.elapsed,
             memory_peak_bytes: ran.memory_peak_bytes,
         }
-    }
-
-    fn success(&self, contents: Vec<types::Content>) -> CallOutcome {
-        if contents.len() > limits::CONTENTS_MAX {
-            let message =
-                format!("the tool gave {} contents, at most {} are taken", contents.len(), limits::CONTENTS_MAX);
-            return CallOutcome::Failure(Failure::new(FailureKind::Failed, message));
-        }
-        let contents: Vec<Content> = contract::contents(contents);
-        CallOutcome::Success(crate::cut::cut_contents(contents, self.limits.output_bytes))
     }
 
     /// A fresh store and instance, one question, an answer. Everything that happens in here counts for the time.
@@ -385,6 +370,15 @@ impl Inner {
             }
         }
     }
+}
+
+fn success(contents: Vec<types::Content>, output_bytes: u64) -> CallOutcome {
+    if contents.len() > limits::CONTENTS_MAX {
+        let message = format!("the tool gave {} contents, at most {} are taken", contents.len(), limits::CONTENTS_MAX);
+        return CallOutcome::Failure(Failure::new(FailureKind::Failed, message));
+    }
+    let contents: Vec<Content> = contract::contents(contents);
+    CallOutcome::Success(wharf_core::cut::cut_contents(contents, output_bytes))
 }
 
 impl Ran {

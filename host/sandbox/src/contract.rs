@@ -119,7 +119,7 @@ pub(crate) fn core_failure(failure: types::Failure, limit: u64) -> Failure {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let details = failure.details.map(|text| {
         if text.len() > limit {
-            return serde_json::Value::String(crate::cut::cut_text(&text, limit));
+            return serde_json::Value::String(wharf_core::cut::cut_text(&text, limit));
         }
         serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text))
     });
@@ -134,7 +134,7 @@ pub(crate) fn core_failure(failure: types::Failure, limit: u64) -> Failure {
             types::FailureKind::Conflict => FailureKind::Conflict,
             types::FailureKind::Failed => FailureKind::Failed,
         },
-        message: crate::cut::cut_text(&failure.message, limit),
+        message: wharf_core::cut::cut_text(&failure.message, limit),
         retry_after_ms: failure.retry_after_ms,
         details,
     }

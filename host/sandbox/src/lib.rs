@@ -42,6 +42,7 @@
 //!     call_id: "call-1".into(),
 //!     idempotency_key: "key-1".into(),
 //!     attempt: 1,
+//!     limits: None,
 //!     time_limit: None,
 //!     attachments: Vec::new(),
 //! };
@@ -59,7 +60,6 @@ mod capability;
 mod capture;
 mod compile;
 mod contract;
-mod cut;
 mod engine;
 mod error;
 mod files;
@@ -75,7 +75,6 @@ pub use answers::Description;
 pub use call::{Attachment, CallOutcome, CallReport, Captured, Invocation, Observer, OutputKind, Progress};
 pub use capability::Capability;
 pub use compile::{CompileEvent, OnCompile};
-pub use cut::{cut_contents, cut_text};
 pub use error::{LoadError, SandboxError};
 pub use inspect::{ImportReport, ImportVerdict, Inspection, inspect};
 pub use roots::Roots;

@@ -47,6 +47,7 @@ pub(crate) async fn call(args: CallArgs) -> anyhow::Result<Exit> {
         call_id: "call".into(),
         idempotency_key: "call".to_owned(),
         attempt: 1,
+        limits: None,
         time_limit: None,
         attachments: Vec::new(),
     };

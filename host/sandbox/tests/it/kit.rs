@@ -300,6 +300,7 @@ pub(crate) fn call(tool: &str, input: &str) -> Invocation {
         call_id: "call-1".into(),
         idempotency_key: "key-1".into(),
         attempt: 1,
+        limits: None,
         time_limit: None,
         attachments: Vec::new(),
     }

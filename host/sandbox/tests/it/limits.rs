@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use wharf_core::grants::Limits;
 use wharf_core::tool::Content;
-use wharf_sandbox::{CallOutcome, LoadError, Sandbox, SandboxOptions};
+use wharf_sandbox::{CallOutcome, Capability, Invocation, LoadError, Sandbox, SandboxOptions};
 
 use crate::kit::{Given, Guest, call, limits_of, load, load_in, run, sandbox, text};
 
@@ -88,6 +88,33 @@ async fn the_shorter_of_two_time_limits_counts() {
         let outcome = guest.invoke(invocation, Arc::new(())).await.outcome;
         assert_eq!(outcome, CallOutcome::TimedOut { limit: Duration::from_millis(100) });
     }
+}
+
+// AUTH-8: the limits that policy gives a tool are the ones that its calls have.
+#[tokio::test]
+async fn a_calls_own_limits_take_the_place_of_its_capabilitys_up_and_down() {
+    let with = |limits: Limits| Invocation { limits: Some(limits), ..call("tool", "0048") };
+    let invoke = async |guest: &Capability, call| guest.invoke(call, Arc::new(())).await.outcome;
+    let ok = |text: &str| CallOutcome::Success(vec![Content::Text(text.into())]);
+
+    let sleeping = load(&sleeping_p3(300_000_000), Given { limits: limits_of(50), ..Given::default() }).await.unwrap();
+    assert_eq!(invoke(&sleeping, with(limits_of(60_000))).await, ok("01"));
+    let looping = load(&looping(), Given { limits: limits_of(60_000), ..Given::default() }).await.unwrap();
+    let timed_out = CallOutcome::TimedOut { limit: Duration::from_millis(50) };
+    assert_eq!(invoke(&looping, with(limits_of(50))).await, timed_out);
+
+    let grow = format!("{GROW} (call $ok_number (i32.ne (memory.grow (local.get $n)) (i32.const -1)))");
+    let growing = |mib_of: u64| Given { limits: mib(mib_of), ..Given::default() };
+    let small = load(&Guest::new(&grow), growing(2)).await.unwrap();
+    assert_eq!(invoke(&small, with(mib(4))).await, ok("01"));
+    let large = load(&Guest::new(&grow), growing(4)).await.unwrap();
+    assert_eq!(invoke(&large, with(mib(2))).await, ok("00"));
+
+    let output = |bytes| Limits { output_bytes: bytes, ..Limits::default() };
+    let short = load(&Guest::echo(), Given { limits: output(2), ..Given::default() }).await.unwrap();
+    assert_eq!(invoke(&short, with(output(4))).await, ok("0048"));
+    let long = load(&Guest::echo(), Given { limits: output(4), ..Given::default() }).await.unwrap();
+    assert_eq!(invoke(&long, with(output(2))).await, ok("0\n[… 2 bytes cut …]\n8"));
 }
 
 // SCHED-1: more spinning guests than component threads; the host's own executor and other calls go on.

@@ -1,7 +1,9 @@
 //! Cuts outputs that are over their limit: head and tail stay, the middle is named by its size. Cuts are at character
 //! boundaries, and JSON is never cut inside: it becomes text that says what it was. Pure functions over values.
 
-use wharf_core::tool::Content;
+use serde_json::Value;
+
+use crate::tool::{Content, Failure};
 
 /// Text and JSON of all contents together brought to `limit` bytes, notices apart. Small contents stay whole; what they
 /// leave of the limit is shared among the large ones. Blobs are references in an output and are not counted.
@@ -27,8 +29,8 @@ pub fn cut_contents(contents: Vec<Content>, limit: u64) -> Vec<Content> {
 /// The first and the last bytes of `text`, `limit` together at most, and between them how many are missing.
 ///
 /// ```
-/// assert_eq!(wharf_sandbox::cut_text("abcdefghij", 4), "ab\n[… 6 bytes cut …]\nij");
-/// assert_eq!(wharf_sandbox::cut_text("abcd", 4), "abcd");
+/// assert_eq!(wharf_core::cut::cut_text("abcdefghij", 4), "ab\n[… 6 bytes cut …]\nij");
+/// assert_eq!(wharf_core::cut::cut_text("abcd", 4), "abcd");
 /// ```
 pub fn cut_text(text: &str, limit: usize) -> String {
     if text.len() <= limit {
@@ -38,6 +40,16 @@ pub fn cut_text(text: &str, limit: usize) -> String {
     let tail_start = text.ceil_char_boundary(text.len() - limit / 2);
     let (head, tail) = (&text[..head_end], &text[tail_start..]);
     format!("{head}\n[… {} bytes cut …]\n{tail}", text.len() - head.len() - tail.len())
+}
+
+/// Message and details of a failure, each brought to `limit` bytes, notices apart. Details that are too long become text.
+pub fn cut_failure(failure: Failure, limit: u64) -> Failure {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let details = failure.details.map(|details| {
+        let text = details.to_string();
+        if text.len() > limit { Value::String(cut_text(&text, limit)) } else { details }
+    });
+    Failure { message: cut_text(&failure.message, limit), details, ..failure }
 }
 
 fn text_length(content: &Content) -> usize {
@@ -103,6 +115,23 @@ mod tests {
         assert_eq!(
             cut_contents(text(101), 100),
             vec![Content::Text(format!("{}\n[… 1 bytes cut …]\n{}", "x".repeat(50), "x".repeat(50)))]
+        );
+    }
+
+    #[test]
+    fn a_failures_message_and_details_are_cut_and_the_rest_stays() {
+        use crate::tool::FailureKind;
+        use serde_json::json;
+        let failure = |message: &str, details| Failure {
+            retry_after_ms: Some(7),
+            details: Some(details),
+            ..Failure::new(FailureKind::Conflict, message)
+        };
+        let at = failure("abcdef", json!("1234"));
+        assert_eq!(cut_failure(at.clone(), 6), at);
+        assert_eq!(
+            cut_failure(failure("abcdefg", json!([1, 2, 3])), 6),
+            failure("abc\n[… 1 bytes cut …]\nefg", json!("[1,\n[… 1 bytes cut …]\n,3]"))
         );
     }
 
