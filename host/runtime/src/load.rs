@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use wharf_core::Error;
 use wharf_core::authority::{Authority, component_digest, conversation_digest};
 use wharf_core::digest::Digest;
+use wharf_core::grants::SecretSource;
 use wharf_core::harness::{
     AsyncSupport, Capability, CapabilitySource, Harness, KeySource, ModelRef, check_provider, choose_model,
 };
@@ -79,8 +80,11 @@ pub struct ImportLine {
 pub struct Surroundings {
     /// The folder of the harness file.
     pub base: PathBuf,
-    /// Files and folders that no grant reaches: the harness file, the lock file, `.wharf/`.
+    /// Files and folders that no grant reaches: the harness file, the lock file, `.wharf/`. Loading adds the files that the
+    /// harness takes keys and secrets from.
     pub masked: Vec<PathBuf>,
+    /// Files that no writable grant may contain. Loading adds the components and the commands of the harness.
+    pub fixed: Vec<PathBuf>,
 }
 
 impl Surroundings {
@@ -91,7 +95,36 @@ impl Surroundings {
             Some(_) | None => PathBuf::from("."),
         };
         let masked = vec![path.to_path_buf(), base.join("wharf.lock"), base.join(".wharf")];
-        Self { base, masked }
+        Self { base, masked, fixed: Vec::new() }
+    }
+
+    /// With what this harness names itself, in whatever state a capability is: keys and secrets must reach no tool, and no
+    /// tool may choose what is loaded or run at the next start.
+    fn with_files_of(mut self, harness: &Harness) -> Self {
+        let at = |path: &str| self.base.join(path);
+        for provider in harness.providers().values() {
+            match &provider.api_key {
+                Some(KeySource::File(path)) => self.masked.push(at(path)),
+                Some(KeySource::Env(_)) | None => {}
+            }
+        }
+        for capability in harness.capabilities() {
+            match &capability.source {
+                CapabilitySource::Component(path) => self.fixed.push(at(path)),
+                CapabilitySource::Native(_) => {}
+            }
+            for secret in &capability.grants.secrets {
+                match &secret.from {
+                    SecretSource::File(path) => self.masked.push(at(path)),
+                    // A program without a slash is looked for in the search path, which is not the harness's.
+                    SecretSource::Command(words) => {
+                        self.fixed.extend(words.iter().filter(|word| word.contains('/')).map(|word| at(word)));
+                    }
+                    SecretSource::Env(_) => {}
+                }
+            }
+        }
+        self
     }
 }
 
@@ -103,6 +136,7 @@ impl Wharf {
     /// that is not registered, a config that does not fit. A component that cannot be loaded is not among them: it is in
     /// [`Agent::reports`], and the others live.
     pub async fn load(&self, harness: Harness, surroundings: Surroundings) -> Result<Agent, Error> {
+        let surroundings = surroundings.with_files_of(&harness);
         let mut loading = Loading::default();
         let enabled: Vec<&Capability> = harness.capabilities().filter(|c| c.enabled).collect();
         for capability in &enabled {
@@ -201,6 +235,7 @@ impl Wharf {
         let roots = wharf_sandbox::Roots {
             base: surroundings.base.clone(),
             masked: surroundings.masked.clone(),
+            fixed: surroundings.fixed.clone(),
             others: enabled
                 .iter()
                 .filter(|other| other.name != capability.name)
@@ -500,3 +535,6 @@ impl Wharf {
         Secret::new(text.trim())
     }
 }
+
+#[cfg(all(test, feature = "components"))]
+mod tests;

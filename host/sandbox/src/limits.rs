@@ -62,6 +62,9 @@ pub const TABLE_ELEMENT_BYTES: u64 = 8;
 /// Handles (files, streams, pollables …) that one call may hold at once.
 pub const HANDLES_MAX: usize = 10_000;
 
+/// Symbolic links that are followed on the way to one path, as many as Linux follows.
+pub const LINKS_MAX: usize = 40;
+
 /// Largest component, in bytes. Python's are 18 MB.
 pub const COMPONENT_BYTES_MAX: usize = 128 << 20;
 

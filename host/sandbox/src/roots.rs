@@ -7,6 +7,10 @@
 //! - A read grant whose folder contains one hides it: what is opened or asked for is looked at through its handle, and
 //!   what lies in a mask answers as if it were not there. This needs `/proc`, so other systems than Linux refuse.
 //!
+//! What the host reads again at the next load, components say, is in no writable grant's folder either: its guest would
+//! choose what is loaded. That goes for every place on the way to such a file, to a mask or to another grant's root: who may
+//! write where a link of the way lies may point it elsewhere.
+//!
 //! Names of hidden entries still stand in their folder's listing. A folder that is mounted at two places has two paths,
 //! and a mask covers the one that it was given: grant such a folder under neither.
 
@@ -21,6 +25,7 @@ use wasmtime_wasi::{FsPerms, OpenMode};
 use wharf_core::grants::{FileAccess, FileGrant};
 
 use crate::error::LoadError;
+use crate::limits;
 
 /// Where grants are resolved and what they must not reach. All paths are the caller's; none comes from a component.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +35,8 @@ pub struct Roots {
     /// Files and folders that no grant reaches: the harness file, the lock file, `.wharf/`. The sandbox adds its own
     /// compile cache.
     pub masked: Vec<PathBuf>,
+    /// Files whose content the host acts on, and that may be read: components, commands. No writable grant may contain one.
+    pub fixed: Vec<PathBuf>,
     /// Folders of other capabilities' grants: a writable grant that contains one of them needs `overlap`.
     pub others: Vec<PathBuf>,
 }
@@ -53,20 +60,22 @@ struct OpenFolder {
     dir: Dir,
     guest: String,
     real: PathBuf,
+    way: Way,
     writable: bool,
 }
 
 impl OpenRoots {
     /// Opens and checks the folders of `grants`. `name` is the capability's, for errors.
     pub(crate) fn open(name: &str, grants: &[FileGrant], roots: &Roots) -> Result<Self, LoadError> {
-        let masks: Vec<PathBuf> = roots.masked.iter().map(|path| real_or_given(path)).collect();
-        let others: Vec<PathBuf> = roots.others.iter().map(|path| real_or_given(path)).collect();
+        let ways = |paths: &[PathBuf]| paths.iter().map(|path| Way::to(path)).collect::<Vec<_>>();
+        let (masks, fixed, others) = (ways(&roots.masked), ways(&roots.fixed), ways(&roots.others));
         let mut opened = Self::default();
         for grant in grants {
             let path = roots.resolve(grant);
             check_guest_path(name, grant, &path, &opened.folders)?;
             let folder = open_folder(name, grant, &path)?;
             opened.hidden.extend(masks_inside(name, &folder, &path, &masks)?);
+            check_fixed(name, &folder, &path, &fixed)?;
             opened.folders.push(folder);
         }
         check_overlap(name, grants, &opened.folders, &others)?;
@@ -116,7 +125,8 @@ fn open_folder(name: &str, grant: &FileGrant, path: &Path) -> Result<OpenFolder,
         FileAccess::Read => (FsPerms::ReadOnly, OpenMode::READ, false),
         FileAccess::ReadWrite => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE, true),
     };
-    Ok(OpenFolder { dir: Dir::new(file, perms, mode, false), guest: grant.guest.clone(), real, writable })
+    let way = Way::to(path);
+    Ok(OpenFolder { dir: Dir::new(file, perms, mode, false), guest: grant.guest.clone(), real, way, writable })
 }
 
 fn check_guest_path(name: &str, grant: &FileGrant, path: &Path, before: &[OpenFolder]) -> Result<(), LoadError> {
@@ -144,25 +154,30 @@ fn check_guest_path(name: &str, grant: &FileGrant, path: &Path, before: &[OpenFo
 }
 
 /// The masks that a folder contains, if it may contain them.
-fn masks_inside(name: &str, folder: &OpenFolder, path: &Path, masks: &[PathBuf]) -> Result<Vec<PathBuf>, LoadError> {
+fn masks_inside(name: &str, folder: &OpenFolder, path: &Path, masks: &[Way]) -> Result<Vec<PathBuf>, LoadError> {
     let refused = |reason: String, hint: &str| LoadError::Grant {
         name: name.into(),
         path: path.to_owned(),
         reason,
         hint: hint.into(),
     };
-    if let Some(mask) = masks.iter().find(|mask| folder.real.starts_with(mask)) {
+    if let Some(mask) = masks.iter().map(|mask| &mask.real).find(|mask| folder.real.starts_with(mask)) {
         return Err(refused(
             format!("it lies in {mask:?}, which no tool may reach"),
             "grant another folder; policy, journal and cache stay out of every grant",
         ));
     }
-    let inside: Vec<PathBuf> = masks.iter().filter(|mask| mask.starts_with(&folder.real)).cloned().collect();
-    match inside.first() {
-        Some(mask) if folder.writable => Err(refused(
-            format!("it contains {mask:?}, which no tool may write"),
+    if folder.writable
+        && let Some(place) = masks.iter().find_map(|mask| mask.place_below(&folder.real))
+    {
+        return Err(refused(
+            format!("it contains {place:?}, which no tool may write"),
             "grant a folder below it, or grant it with access = \"read\"",
-        )),
+        ));
+    }
+    let inside: Vec<PathBuf> =
+        masks.iter().map(|mask| &mask.real).filter(|mask| mask.starts_with(&folder.real)).cloned().collect();
+    match inside.first() {
         Some(mask) if !cfg!(target_os = "linux") => {
             Err(refused(format!("it contains {mask:?}, which this system cannot hide"), "grant a folder below it"))
         }
@@ -170,40 +185,88 @@ fn masks_inside(name: &str, folder: &OpenFolder, path: &Path, masks: &[PathBuf])
     }
 }
 
-/// A writable grant that contains another grant's root could swap it for a link to somewhere else.
-fn check_overlap(
-    name: &str,
-    grants: &[FileGrant],
-    folders: &[OpenFolder],
-    others: &[PathBuf],
-) -> Result<(), LoadError> {
+/// A writable grant that contains a component could put another one in its place.
+fn check_fixed(name: &str, folder: &OpenFolder, path: &Path, fixed: &[Way]) -> Result<(), LoadError> {
+    match fixed.iter().find_map(|file| file.place_below(&folder.real)) {
+        Some(place) if folder.writable => Err(LoadError::Grant {
+            name: name.into(),
+            path: path.to_owned(),
+            reason: format!("it is writable and contains {place:?}, which the host loads or runs"),
+            hint: "keep components and commands apart from what tools may write, or grant it with access = \"read\""
+                .into(),
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A writable grant that contains another grant's root, or a link on the way to any grant's root, could swap it for a link
+/// to somewhere else.
+fn check_overlap(name: &str, grants: &[FileGrant], folders: &[OpenFolder], others: &[Way]) -> Result<(), LoadError> {
     for (n, (grant, folder)) in grants.iter().zip(folders).enumerate() {
         if !folder.writable || grant.overlap {
             continue;
         }
-        let own = folders.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, other)| &other.real);
-        if let Some(other) = own.chain(others).find(|other| other.starts_with(&folder.real)) {
-            return Err(LoadError::Grant {
+        let refused = |reason: String| {
+            Err(LoadError::Grant {
                 name: name.into(),
                 path: folder.real.clone(),
-                reason: format!("it is writable and contains {other:?}, which is granted too"),
+                reason,
                 hint: "grant folders apart from each other, or say that it is meant with overlap = true".into(),
-            });
+            })
+        };
+        let own = folders.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, other)| &other.way);
+        if let Some(other) = own.chain(others).find(|other| other.real.starts_with(&folder.real)) {
+            return refused(format!("it is writable and contains {:?}, which is granted too", other.real));
+        }
+        let all = folders.iter().map(|other| &other.way).chain(others);
+        if let Some(place) = all.filter_map(|way| way.place_below(&folder.real)).next() {
+            return refused(format!("it is writable and contains {place:?}, through which a grant's folder is found"));
         }
     }
     Ok(())
 }
 
-/// The real path; for what does not exist yet, the real path of its folder and its name.
-fn real_or_given(path: &Path) -> PathBuf {
-    if let Ok(real) = fs::canonicalize(path) {
-        return real;
-    }
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => {
-            real_or_given(if parent.as_os_str().is_empty() { Path::new(".") } else { parent }).join(name)
+/// How a path is found: each name on the way in the real folder that holds it, links and what they point to included.
+struct Way {
+    /// Where it ends: the real path, also of what does not exist yet.
+    real: PathBuf,
+    places: Vec<PathBuf>,
+}
+
+impl Way {
+    fn to(path: &Path) -> Self {
+        // Only an empty path has no absolute form; it stands for the folder that one is in.
+        let path = std::path::absolute(path).or_else(|_| std::path::absolute(".")).unwrap_or_else(|_| path.to_owned());
+        let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+        let (mut real, mut places) = (PathBuf::from("/"), Vec::new());
+        let (mut left, mut links) = (parts(&path), 0);
+        while let Some(part) = left.pop() {
+            match part.as_encoded_bytes() {
+                b"/" => real = PathBuf::from("/"),
+                b"." => {}
+                b".." => {
+                    real.pop();
+                }
+                _ => {
+                    let place = real.join(&part);
+                    places.push(place.clone());
+                    // What is no link, or is not there, is a place like any other.
+                    match fs::read_link(&place) {
+                        Ok(target) if links < limits::LINKS_MAX => {
+                            links += 1;
+                            left.extend(parts(&target));
+                        }
+                        Ok(_) | Err(_) => real = place,
+                    }
+                }
+            }
         }
-        _ => path.to_owned(),
+        Self { real, places }
+    }
+
+    /// The first place on the way that whoever may write in `folder` may change.
+    fn place_below(&self, folder: &Path) -> Option<&Path> {
+        self.places.iter().map(PathBuf::as_path).find(|place| place.starts_with(folder) && *place != folder)
     }
 }
 

@@ -57,7 +57,7 @@ async fn load(name: String, bytes: Vec<u8>, grants: Grants, limits: Limits) -> R
         on_compile: Some(progress::compiling()),
     })
     .map_err(|error| Error::config(format!("the sandbox cannot be started: {error}")))?;
-    let roots = Roots { base: PathBuf::from("."), masked: vec![data], others: Vec::new() };
+    let roots = Roots { base: PathBuf::from("."), masked: vec![data], ..Roots::default() };
     Ok(sandbox.load(LoadRequest { name, bytes: bytes.into(), grants, limits, roots }).await?)
 }
 

@@ -452,3 +452,80 @@ async fn a_grant_that_is_wrong_as_written_is_refused_with_what_is_wrong() {
     assert_eq!(refused(vec![grant("granted", "/a", write)], std::slice::from_ref(&sub)).await, around);
     assert_eq!(refused(vec![grant("outside", "/a", write)], &[sub]).await, "allowed");
 }
+
+// A tool that may write where a link lies may point it elsewhere, and at the next load the host would follow it.
+#[tokio::test]
+async fn a_writable_grant_holds_no_link_on_the_way_to_a_mask_a_component_or_a_grant() {
+    let place = place();
+    let root = place.path().canonicalize().unwrap();
+    let (granted, outside) = (root.join("granted"), root.join("outside"));
+    std::fs::create_dir_all(outside.join("deep")).unwrap();
+    std::fs::write(outside.join("deep/x.wasm"), "").unwrap();
+    // `way` lies apart and leads through a link in the granted folder, which leads out again.
+    symlink(outside.join("deep"), granted.join("leads-out")).unwrap();
+    symlink("granted/leads-out", root.join("way")).unwrap();
+    // Nothing of this one is in the granted folder, though its name passes through it.
+    let by = granted.join("../outside/deep");
+    let refused = async |access, overlap, roots: Roots| {
+        let grant = FileGrant { overlap, ..grant(&granted, access) };
+        match load(&files(false), given(vec![grant], roots)).await {
+            Ok(_) => "allowed".to_owned(),
+            Err(error) => refusal(&error),
+        }
+    };
+    let masked = |path: &Path| Roots { masked: vec![path.to_owned()], ..Roots::default() };
+    let fixed = |path: &Path| Roots { fixed: vec![path.to_owned()], ..Roots::default() };
+    let others = |path: &Path| Roots { others: vec![path.to_owned()], ..Roots::default() };
+    let (read, write) = (FileAccess::Read, FileAccess::ReadWrite);
+    let link = granted.join("leads-out");
+    for way in [root.join("way"), granted.join("leads-out"), root.join("way/x.wasm"), root.join("way/not-yet")] {
+        let expected = format!("it contains {link:?}, which no tool may write");
+        assert_eq!(refused(write, true, masked(&way)).await, expected, "{way:?}");
+        let expected = format!("it is writable and contains {link:?}, which the host loads or runs");
+        assert_eq!(refused(write, true, fixed(&way)).await, expected, "{way:?}");
+        let expected = format!("it is writable and contains {link:?}, through which a grant's folder is found");
+        assert_eq!(refused(write, false, others(&way)).await, expected, "{way:?}");
+        assert_eq!(refused(write, true, others(&way)).await, "allowed", "{way:?}");
+        for roots in [masked(&way), fixed(&way), others(&way)] {
+            assert_eq!(refused(read, false, roots).await, "allowed", "{way:?}");
+        }
+    }
+    for roots in [masked(&by), fixed(&by), others(&by)] {
+        assert_eq!(refused(write, false, roots).await, "allowed");
+    }
+    let component = granted.join("x.wasm");
+    let expected = format!("it is writable and contains {component:?}, which the host loads or runs");
+    assert_eq!(refused(write, true, fixed(&component)).await, expected);
+    assert_eq!(refused(read, false, fixed(&component)).await, "allowed");
+    // Links that lead in a circle end.
+    symlink("circle", granted.join("circle")).unwrap();
+    assert_ne!(refused(write, false, masked(&granted.join("circle"))).await, "allowed");
+    assert_eq!(refused(write, false, masked(&outside)).await, "allowed");
+}
+
+// The same capability's other grant, and the grant itself.
+#[tokio::test]
+async fn a_writable_grant_holds_no_link_on_the_way_to_its_own_capabilitys_grants() {
+    let place = place();
+    let root = place.path().canonicalize().unwrap();
+    symlink(root.join("outside"), root.join("granted/leads-out")).unwrap();
+    symlink(root.join("granted"), root.join("granted/self")).unwrap();
+    let refused = async |files_: Vec<FileGrant>| match load(&files(false), given(files_, Roots::default())).await {
+        Ok(_) => "allowed".to_owned(),
+        Err(error) => refusal(&error),
+    };
+    let granted =
+        |host: &str, guest: &str, access| FileGrant { guest: guest.into(), ..grant(&root.join(host), access) };
+    let through = |link: &str| {
+        format!(
+            "it is writable and contains {:?}, through which a grant's folder is found",
+            root.join("granted").join(link)
+        )
+    };
+    let (read, write) = (FileAccess::Read, FileAccess::ReadWrite);
+    let both = |access| vec![granted("granted", "/a", access), granted("granted/leads-out", "/b", read)];
+    assert_eq!(refused(both(write)).await, through("leads-out"));
+    assert_eq!(refused(both(read)).await, "allowed");
+    assert_eq!(refused(vec![granted("granted/self", "/a", write)]).await, through("self"));
+    assert_eq!(refused(vec![granted("granted/self", "/a", read)]).await, "allowed");
+}

@@ -1,0 +1,112 @@
+//! What loading adds to what the harness says, and what of it harms whom.
+
+use std::path::Path;
+
+use wharf_core::harness::Harness;
+
+use super::*;
+
+/// A component that no test compiles: what is tested is decided before.
+const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
+
+fn harness(rest: &str) -> Harness {
+    let text = format!("[harness]\nname = \"t\"\nmodel = \"p/m\"\n{rest}");
+    Harness::parse("h.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The folder with a harness file, and its surroundings.
+fn project() -> (tempfile::TempDir, Surroundings) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("h.toml"), "").unwrap();
+    let surroundings = Surroundings::of_file(&folder.path().canonicalize().unwrap().join("h.toml"));
+    (folder, surroundings)
+}
+
+#[test]
+fn files_of_keys_and_secrets_are_masked_and_components_and_commands_are_fixed() {
+    let harness = harness(
+        r#"
+[providers.p]
+driver = "openai-responses"
+api_key = { file = "keys/p" }
+[providers.q]
+driver = "openai-responses"
+api_key = { env = "Q" }
+[capabilities.a]
+component = "a.wasm"
+[[capabilities.a.grants.secrets]]
+name = "one"
+from = { file = "/etc/one" }
+to = "https://a.example"
+as = "bearer"
+[[capabilities.a.grants.secrets]]
+name = "two"
+from = { command = ["pass", "show", "./two"] }
+to = "https://a.example"
+as = "bearer"
+[capabilities.b]
+component = "more/b.wasm"
+enabled = false
+[[capabilities.b.grants.secrets]]
+name = "three"
+from = { file = "three" }
+to = "https://a.example"
+as = "bearer"
+"#,
+    );
+    let surroundings = Surroundings { base: "/base".into(), masked: vec!["/base/h.toml".into()], fixed: Vec::new() };
+    let with = surroundings.with_files_of(&harness);
+    let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    assert_eq!(paths(&with.masked), ["/base/h.toml", "/base/keys/p", "/etc/one", "/base/three"]);
+    assert_eq!(paths(&with.fixed), ["/base/a.wasm", "/base/./two", "/base/more/b.wasm"]);
+}
+
+/// Why the capability `a` was refused.
+async fn refusal(harness: Harness, surroundings: Surroundings) -> String {
+    let wharf = Wharf::builder().build().unwrap();
+    let agent = wharf.load(harness, surroundings).await.unwrap();
+    match agent.reports().iter().find(|report| report.name == "a").map(|report| &report.status) {
+        Some(CapabilityStatus::Refused(error)) => error.message.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write(base: &Path, name: &str, content: &[u8]) {
+    let path = base.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+/// A component that offers a tool, and is never called.
+fn component() -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-tools/dist/query.wasm");
+    std::fs::read(path).unwrap()
+}
+
+#[tokio::test]
+async fn no_grant_reaches_a_key_file_and_no_writable_grant_a_component() {
+    let (folder, surroundings) = project();
+    let base = folder.path().canonicalize().unwrap();
+    write(&base, "a.wasm", &component());
+    write(&base, "keys/p", b"secret");
+    write(&base, "tools/b.wasm", EMPTY);
+    let granted = |host: &str, access: &str| {
+        harness(&format!(
+            r#"
+[providers.p]
+driver = "openai-responses"
+api_key = {{ file = "keys/p" }}
+[capabilities.a]
+component = "a.wasm"
+grants.fs = [{{ host = "{host}", guest = "/g", access = "{access}" }}]
+[capabilities.b]
+component = "tools/b.wasm"
+"#
+        ))
+    };
+    let keys = refusal(granted("keys", "read-write"), surroundings.clone()).await;
+    assert!(keys.contains(&format!("it contains {:?}, which no tool may write", base.join("keys/p"))), "{keys}");
+    let tools = refusal(granted("tools", "read-write"), surroundings.clone()).await;
+    let expected = format!("it is writable and contains {:?}, which the host loads or runs", base.join("tools/b.wasm"));
+    assert!(tools.contains(&expected), "{tools}");
+}
