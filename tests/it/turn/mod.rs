@@ -1,0 +1,10 @@
+//! Whole turns of the public crate, from a harness in TOML to what is on the wire: real components and native tools, the
+//! driver `openai-responses` over HTTP, and a provider from a script.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod abandoned;
+mod crash;
+mod formats;
+mod kit;
+mod sessions;
