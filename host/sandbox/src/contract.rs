@@ -97,16 +97,20 @@ pub(crate) fn invocation(call: &Invocation, time_left_ms: u64) -> tools::Invocat
     }
 }
 
+/// The type of bytes of which nothing is known.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
+
 /// Contents in core's words. JSON that does not parse is refused as JSON and shown as the text that it is: the call has
-/// had its effects and its result is not lost.
+/// had its effects and its result is not lost. Names and media types of blobs are shown to the model whatever the output's
+/// limit is, so they are cut here.
 pub(crate) fn contents(contents: Vec<types::Content>) -> Vec<tool::Content> {
     let one = |content| match content {
         types::Content::Text(text) => tool::Content::Text(text),
         types::Content::Json(text) if is_json(&text) => tool::Content::Json(text),
         types::Content::Json(text) => tool::Content::Text(text),
         types::Content::Blob(types::Blob { media_type, name, bytes }) => tool::Content::Blob(tool::Blob {
-            media_type,
-            name,
+            media_type: if media_type.len() > limits::MEDIA_TYPE_BYTES_MAX { UNKNOWN_TYPE.into() } else { media_type },
+            name: name.map(|name| name[..name.floor_char_boundary(limits::BLOB_NAME_BYTES_MAX)].to_owned()),
             digest: BlobDigest::new(Digest::of(&bytes).to_string()),
             bytes,
         }),
@@ -142,4 +146,25 @@ pub(crate) fn core_failure(failure: types::Failure, limit: u64) -> Failure {
 
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The output's limit does not count them, and a component writes them.
+    #[test]
+    fn names_and_media_types_of_blobs_are_bounded() {
+        let shown = |media_type: String, name: String| {
+            let blob = types::Blob { media_type, name: Some(name), bytes: Vec::new() };
+            match contents(vec![types::Content::Blob(blob)]).pop() {
+                Some(tool::Content::Blob(blob)) => (blob.media_type, blob.name.unwrap()),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (media_type, name) = ("m".repeat(128), "n".repeat(255));
+        assert_eq!(shown(media_type.clone(), name.clone()), (media_type.clone(), name.clone()));
+        assert_eq!(shown(media_type + "m", name.clone() + "n"), ("application/octet-stream".to_owned(), name));
+        assert_eq!(shown(String::new(), "é".repeat(1 << 20)), (String::new(), "é".repeat(127)));
+    }
 }

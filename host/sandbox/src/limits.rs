@@ -109,6 +109,13 @@ pub const RESULT_BYTES_MAX: usize = 16 << 20;
 /// Contents of one result at most.
 pub const CONTENTS_MAX: usize = 1024;
 
+/// Longest media type of a blob, in bytes: the registered ones have fewer (RFC 6838 allows 127 for each half, and nobody
+/// uses them up). One that is longer is taken as unknown.
+pub const MEDIA_TYPE_BYTES_MAX: usize = 128;
+
+/// Longest name of a blob, in bytes, as file systems have it; the rest is cut.
+pub const BLOB_NAME_BYTES_MAX: usize = 255;
+
 /// Standard output, and standard error, that is kept of one call, in bytes each; the first bytes are kept.
 pub const CAPTURE_BYTES_MAX: usize = 64 << 10;
 
