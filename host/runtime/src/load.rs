@@ -171,7 +171,7 @@ impl Wharf {
             CapabilitySource::Native(id) => {
                 let native = self.0.registry.get(id)?;
                 if let Some(schema) = native.config_schema() {
-                    check_config(capability, &schema)?;
+                    check_config(capability, &config_schema(capability, &schema)?)?;
                 }
                 let definitions = native.tools(&capability.config).map_err(|e| {
                     at(capability, Error { message: format!("capability {:?}: {}", capability.name, e.message), ..e })
@@ -223,11 +223,12 @@ impl Wharf {
         };
         let inspected = wharf_sandbox::inspect(&capability.name, &bytes, &capability.grants);
         let imports = inspected.as_ref().map(|i| import_lines(&i.imports)).unwrap_or_default();
-        let failed = |error: &wharf_sandbox::LoadError| {
-            let mut report = refused(capability, at(capability, load_error(error)));
+        let failed_with = |error: Error| {
+            let mut report = refused(capability, error);
             report.imports.clone_from(&imports);
             Ok(Err(report))
         };
+        let failed = |error: &wharf_sandbox::LoadError| failed_with(at(capability, load_error(error)));
         if let Err(error) = &inspected {
             return failed(error);
         }
@@ -254,7 +255,10 @@ impl Wharf {
             Err(error) => return failed(&error),
         };
         match loaded.config_schema().await {
-            Ok(Some(schema)) => check_config(capability, &schema)?,
+            Ok(Some(schema)) => match config_schema(capability, &schema) {
+                Ok(schema) => check_config(capability, &schema)?,
+                Err(error) => return failed_with(error),
+            },
             Ok(None) => {
                 if capability.config.as_object().is_some_and(|members| !members.is_empty()) {
                     return Err(at(
@@ -338,13 +342,22 @@ fn bind(
     Ok(LoadedCapability { name: capability.name.clone(), source, tools: bound.tools, text, identity, report })
 }
 
-fn check_config(capability: &Capability, schema: &Value) -> Result<(), Error> {
-    let schema = Schema::compile(schema).map_err(|fault| {
-        at(
-            capability,
-            Error::config(format!("capability {:?} has a config schema that cannot be used: {fault}", capability.name)),
-        )
-    })?;
+/// The schema of a capability's config.
+///
+/// # Errors
+/// The capability's fault: its schema cannot be used.
+fn config_schema(capability: &Capability, schema: &Value) -> Result<Schema, Error> {
+    Schema::compile(schema).map_err(|fault| {
+        let message = format!("capability {:?} has a config schema that cannot be used: {fault}", capability.name);
+        at(capability, Error::config(message))
+    })
+}
+
+/// Checks what the operator wrote.
+///
+/// # Errors
+/// The operator's fault: the config does not fit.
+fn check_config(capability: &Capability, schema: &Schema) -> Result<(), Error> {
     schema.check(&capability.config).map_err(|misfit| {
         let place = &capability.config_place;
         Error::config(format!("{place}: the config of capability {:?} does not fit: {misfit}", capability.name))

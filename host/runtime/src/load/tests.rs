@@ -6,6 +6,13 @@ use wharf_core::harness::Harness;
 
 use super::*;
 
+/// Components in the text format, as the sandbox's own tests make them.
+#[path = "../../../sandbox/tests/it/kit.rs"]
+#[allow(dead_code, reason = "the sandbox's tests use the rest")]
+mod kit;
+
+use kit::Guest;
+
 /// A component that no test compiles: what is tested is decided before.
 const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
@@ -109,4 +116,36 @@ component = "tools/b.wasm"
     let tools = refusal(granted("tools", "read-write"), surroundings.clone()).await;
     let expected = format!("it is writable and contains {:?}, which the host loads or runs", base.join("tools/b.wasm"));
     assert!(tools.contains(&expected), "{tools}");
+}
+
+fn guest(config_schema: &str) -> Vec<u8> {
+    Guest { config_schema: Some(config_schema.to_owned()), ..Guest::echo() }.bytes()
+}
+
+// Design promise 9: what is wrong with one component harms only that one.
+#[tokio::test]
+async fn a_component_with_an_unusable_config_schema_is_left_out_alone() {
+    let (folder, surroundings) = project();
+    let base = folder.path();
+    write(base, "a.wasm", &guest(r#"{"type":"nothing-that-is-known"}"#));
+    write(base, "b.wasm", &guest(r#"{"type":"object"}"#));
+    let both = harness("[capabilities.a]\ncomponent = \"a.wasm\"\n[capabilities.b]\ncomponent = \"b.wasm\"\n");
+    let agent = Wharf::builder().build().unwrap().load(both, surroundings.clone()).await.unwrap();
+    let refused: Vec<(&str, Option<&str>)> = agent
+        .reports()
+        .iter()
+        .map(|report| match &report.status {
+            CapabilityStatus::Refused(error) => (report.name.as_str(), Some(error.message.as_str())),
+            CapabilityStatus::Loaded { .. } => (report.name.as_str(), None),
+        })
+        .collect();
+    let [("a", Some(why)), ("b", None)] = refused.as_slice() else { panic!("{refused:?}") };
+    assert!(why.contains("capability \"a\" has a config schema that cannot be used"), "{why}");
+    assert_eq!(agent.tools().iter().map(|tool| tool.capability()).collect::<Vec<_>>(), ["b"]);
+
+    // A config that does not fit is the operator's to mend.
+    let misfit = harness("[capabilities.b]\ncomponent = \"b.wasm\"\nconfig = { a = 1 }\n");
+    write(base, "b.wasm", &guest(r#"{"type":"object","additionalProperties":false}"#));
+    let error = Wharf::builder().build().unwrap().load(misfit, surroundings).await.err().unwrap();
+    assert!(error.message.contains("the config of capability \"b\" does not fit"), "{error:?}");
 }
