@@ -147,7 +147,7 @@ impl Wharf {
         }
         let mut instructions = harness.instructions().trim().to_owned();
         for (name, text) in &loading.texts {
-            instructions.push_str(&format!("\n\n[capability {name}]\n{text}\n[end of capability {name}]"));
+            instructions.push_str(&framed(name, text));
         }
         Ok(Agent {
             wharf: self.clone(),
@@ -284,6 +284,16 @@ impl Wharf {
         let source = Source::Component { capability: loaded, config };
         bind(harness, capability, &definitions, identity, &shown, source, text, imports).map(Ok)
     }
+}
+
+/// A capability's text as it stands in the instructions. It is a stranger's: each of its lines is quoted, so that none can
+/// pass for the end of the frame, for another capability's frame, or for the operator's words.
+fn framed(name: &str, text: &str) -> String {
+    // Whatever a reader may take for the end of a line.
+    let breaks = ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
+    let text = text.replace("\r\n", "\n");
+    let quoted: Vec<String> = text.split(breaks).map(|line| format!("> {line}").trim_end().to_owned()).collect();
+    format!("\n\n[capability {name}]\n{}\n[end of capability {name}]", quoted.join("\n"))
 }
 
 struct LoadedCapability {
@@ -452,7 +462,7 @@ impl Agent {
         &self.reports
     }
 
-    /// The instructions as a model gets them: the operator's, then each capability's, framed and cut.
+    /// The instructions as a model gets them: the operator's, then each capability's, framed, quoted line by line and cut.
     pub fn instructions(&self) -> &str {
         &self.instructions
     }
