@@ -118,7 +118,7 @@ impl Jobs {
 impl Machine {
     /// Starts what may start: folds and adds the start records, and gives the launches.
     pub(super) fn schedule(&mut self, records: &mut Vec<Record>) -> Result<Vec<Launch>, Error> {
-        if self.broken || self.stopping || self.opening || self.session.open_turn().is_none() {
+        if self.broken || self.stopping || self.session.open_turn().is_none() {
             return Ok(Vec::new());
         }
         let mut launches = Vec::new();
@@ -187,8 +187,8 @@ impl Machine {
         let Some(record) = turn.checkpoint.register(&registration)? else { return Ok(Vec::new()) };
         let id = registration.call.id.clone();
         self.jobs.classify(&id, policy.class.clone());
-        if !self.opening && hold.is_none() && (registration.call.is_async || !in_response) {
-            self.jobs.enqueue(id);
+        if hold.is_none() && (registration.call.is_async || !in_response) {
+            self.enqueue(id);
         }
         self.commit(vec![record])
     }
@@ -225,8 +225,8 @@ impl Machine {
         let settled = || Error::config(format!("call {:?} has its result", id.as_str()));
         let record = match (decision, hold) {
             (Decision::Approve { approval }, Hold::Approval) => {
-                if !self.opening && (is_async || released) {
-                    self.jobs.enqueue(id.clone());
+                if is_async || released {
+                    self.enqueue(id.clone());
                 }
                 Record::HoldReleased { id: id.clone(), approval }
             }
@@ -288,7 +288,7 @@ impl Machine {
     /// what an opened journal left queued (L1).
     pub(super) fn enqueue_waiting(&mut self) -> Result<(), Error> {
         let turn = self.turn()?;
-        if turn.flight.is_some() || self.opening {
+        if turn.flight.is_some() {
             return Ok(());
         }
         let waiting: Vec<CallId> = turn
@@ -298,21 +298,24 @@ impl Machine {
             .map(|p| p.call.id.clone())
             .collect();
         for id in waiting {
-            self.jobs.enqueue(id);
+            self.enqueue(id);
         }
         Ok(())
+    }
+
+    /// Nothing is to start before an opened journal's calls are mended (G1); the opening itself then queues what waits, in
+    /// call order (L1).
+    fn enqueue(&mut self, id: CallId) {
+        if !self.opening {
+            self.jobs.enqueue(id);
+        }
     }
 
     /// Forgets jobs that wait for calls which will never start: their response was settled as not accepted (L58).
     pub(super) fn drop_withdrawn(&mut self) {
         let Some(turn) = self.session.turn() else { return };
-        let withdrawn: Vec<CallId> = self
-            .jobs
-            .waiting
-            .iter()
-            .filter(|id| turn.ended.is_some() || turn.checkpoint.is_orphan(id))
-            .cloned()
-            .collect();
+        let withdrawn: Vec<CallId> =
+            self.jobs.waiting.iter().filter(|id| turn.checkpoint.is_orphan(id)).cloned().collect();
         for id in withdrawn {
             self.jobs.end(&id);
         }

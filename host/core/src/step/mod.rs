@@ -408,7 +408,6 @@ impl Machine {
             whole_history,
             told: turn.untold.clone(),
         };
-        self.broken = false;
         self.commit(vec![Record::ResponseBegun(begun)])
     }
 }

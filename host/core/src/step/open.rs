@@ -114,7 +114,7 @@ fn interrupted(turn: &Turn, checkpoint: &Checkpoint) -> Vec<Record> {
     checkpoint
         .live_calls()
         .filter(|p| p.state == CallState::Queued && p.replay == ReplayClass::Never)
-        .filter(|p| turn.attempts(&p.call.id) > 0 && !checkpoint.is_orphan(&p.call.id))
+        .filter(|p| turn.attempts(&p.call.id) > 0)
         .map(|p| Record::CallSettled {
             id: p.call.id.clone(),
             output: error_output(INTERRUPTED),

@@ -137,10 +137,7 @@ impl Machine {
                 effects.extend(aborts.into_iter().map(Effect::Abort));
                 Ok(effects)
             }
-            Reconcile::Receipt(_) | Reconcile::Resend => {
-                self.broken = false;
-                self.settle_flight(records)
-            }
+            Reconcile::Receipt(_) | Reconcile::Resend => self.settle_flight(records),
         }
     }
 

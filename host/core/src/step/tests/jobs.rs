@@ -218,6 +218,23 @@ fn cancel_keeps_results_that_came_before_and_settles_the_rest() {
     assert_eq!(host.states(), expected);
 }
 
+// covers L31
+#[test]
+fn job_that_ended_before_the_cancel_was_heard_keeps_its_result_and_nothing_starts_in_its_place() {
+    let mut host = Host::with(capped(2));
+    for id in ["done", "failed", "waits"] {
+        host.call(sync(id), start());
+    }
+    let ended = vec![
+        (CallId::new("failed"), JobOutcome::Error("no".into())),
+        (CallId::new("done"), JobOutcome::Output("kept".into())),
+    ];
+    let effects = host.act(Event::CancelAfter(ended));
+    assert_eq!((ran(&effects), aborted(&effects)), (vec![], vec![]));
+    let expected = json!({ "done": ready("kept"), "failed": ready(r#"{"error":"no"}"#), "waits": ready(CANCELLED) });
+    assert_eq!(host.states(), expected);
+}
+
 // covers L32
 #[test]
 fn after_a_cancel_there_is_nothing_to_wait_for_and_the_next_delivery_has_the_cancelled_outputs() {

@@ -95,6 +95,19 @@ fn model_is_told_once_which_calls_of_the_lost_answer_ran_and_with_what_outcome()
     assert_eq!(host.next(), Next::Finished);
 }
 
+// covers L59
+#[test]
+fn turn_whose_last_answer_stands_is_not_over_before_the_model_is_told() {
+    let mut host = Host::new();
+    host.respond("resp_1", &[]);
+    host.begin();
+    host.call(asynchronous("a"), safe());
+    host.ended("a", "x");
+    lose(&mut host);
+    assert!(host.checkpoint().may_complete());
+    assert_eq!(host.next(), Next::Ask);
+}
+
 // covers L59, I10
 #[test]
 fn notice_stands_after_the_outputs_of_a_delivery() {

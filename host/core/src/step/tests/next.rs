@@ -48,6 +48,16 @@ fn sync_call_with_neither_job_nor_hold_is_a_store_error() {
     // Not opened: nobody took care of the call.
     let error = host.machine.next().unwrap_err();
     assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Store, "call \"a\" has neither a job nor a hold"));
+    // A response that withholds its sync calls is no excuse for an async one.
+    for (is_async, next) in [(true, Err(ErrorKind::Store)), (false, Ok(Next::Ask))] {
+        let mut host = Host::new();
+        host.begin();
+        host.act(Event::Stop);
+        host.call(Call { is_async, ..sync("a") }, start());
+        host.act(completed(Completion { finish_reason: Some("steered".into()), ..completion("resp_1") }));
+        host.crash();
+        assert_eq!(host.machine.next().map_err(|error| error.kind), next);
+    }
 }
 
 // covers L41, L44

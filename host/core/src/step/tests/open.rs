@@ -94,6 +94,35 @@ fn opening_twice_over_is_opening_once() {
     assert_eq!(again.turn().attempts(&"safe".into()), 3);
 }
 
+/// What may run before a journal is opened is nothing: who decides meanwhile only changes what the opening finds.
+// covers L1, L61
+#[test]
+fn call_that_is_approved_before_the_opening_starts_with_it_in_call_order() {
+    let decided = |now: CallPolicy| {
+        let mut host = Host::new();
+        host.respond("resp_1", &[(sync("first"), safe()), (sync("held"), held(Hold::Approval))]);
+        host.crash();
+        assert_eq!(ran(&host.act(approve("held", "yes"))), [""; 0]);
+        let effects = host.open(&[("first", safe()), ("held", now)]);
+        (ran(&effects).join(" "), host.states())
+    };
+    assert_eq!(decided(held(Hold::Approval)), ("first held".into(), json!({ "first": "Running", "held": "Running" })));
+    let refused = json!({ "first": "Running", "held": ready(r#"{"error":"no"}"#) });
+    assert_eq!(decided(CallPolicy::refuse(RefusalReason::Policy, "no")), ("first".into(), refused));
+}
+
+// covers G4, L1
+#[test]
+fn approved_call_that_may_run_again_does_so_without_another_approval() {
+    let policy = || held(Hold::Approval).with_replay(ReplayClass::Safe);
+    let mut host = Host::new();
+    host.respond("resp_1", &[(sync("a"), policy())]);
+    host.act(approve("a", "yes"));
+    host.crash();
+    assert_eq!(ran(&host.open(&[("a", policy())])), ["a"]);
+    assert_eq!((host.turn().attempts(&"a".into()), host.turn().approvals.clone()), (2, Vec::new()));
+}
+
 // covers L15
 #[test]
 fn narrower_class_replaces_the_stored_one_before_recovery_and_is_journaled() {
@@ -185,8 +214,10 @@ fn orphan_that_never_runs_again_is_in_nobodys_way() {
     host.call(sync("withdrawn"), start());
     host.crash();
     host.act(CANNOT_ASK);
-    assert_eq!(host.open(&[("withdrawn", safe())]), []);
-    assert_eq!(host.states(), json!({ "withdrawn": "Queued" }));
+    for policy in [safe(), CallPolicy::refuse(RefusalReason::Policy, "no"), held(Hold::Approval)] {
+        assert_eq!(host.open(&[("withdrawn", policy)]), []);
+        assert_eq!(host.states(), json!({ "withdrawn": "Queued" }));
+    }
 }
 
 // covers L15, L64
@@ -195,7 +226,7 @@ fn call_that_policy_refuses_by_now_is_answered_instead_of_run() {
     let refuse = CallPolicy::refuse(RefusalReason::Policy, "not any more");
     let mut host = crashed();
     let mut now = policies();
-    now[1].1 = refuse.clone();
+    now[1].1 = refuse.clone().with_replay(ReplayClass::Safe);
     now[4].1 = refuse;
     assert_eq!(ran(&host.open(&now)), ["keyed"]);
     assert_eq!(host.states()["waits"], ready(r#"{"error":"not any more"}"#));
@@ -240,7 +271,10 @@ fn damage_is_found_before_anything_is_settled_or_mended() {
         let error = damaged(true).refuses(ErrorKind::Corruption, event);
         assert!(error.message.contains("stored call \"a\" is damaged"), "{error}");
     }
-    damaged(false).refuses(ErrorKind::Corruption, opened(&[("a", safe())]));
+    // Whatever else there is to complain about.
+    for policy in [safe(), start().with_replay(ReplayClass::Keyed)] {
+        damaged(false).refuses(ErrorKind::Corruption, opened(&[("a", policy)]));
+    }
 }
 
 // covers G1, G3
@@ -365,4 +399,21 @@ fn opening_without_an_open_turn_does_nothing() {
     assert_eq!(host.open(&[]), []);
     host.act(Event::TurnStarted { turn: "turn_2".into(), input: Vec::new() });
     assert_eq!(ran(&host.call(sync("a"), start())), ["a"]);
+}
+
+/// Neither an opening that never came nor a stream that broke holds up the turn after the one that was given up.
+// covers L13, L60
+#[test]
+fn turn_after_an_abandoned_one_starts_its_calls() {
+    for crashes in [true, false] {
+        let mut host = Host::new();
+        host.begin();
+        host.act(Event::StreamBroken);
+        if crashes {
+            host.crash();
+        }
+        host.act(Event::Reconcile { command: Reconcile::Abandon, who: "op".into() });
+        host.act(Event::TurnStarted { turn: "turn_2".into(), input: Vec::new() });
+        assert_eq!(ran(&host.call(sync("a"), start())), ["a"]);
+    }
 }

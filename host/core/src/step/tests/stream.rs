@@ -62,6 +62,9 @@ fn response_id_is_durable_at_the_first_event_that_carries_it() {
         [Effect::Append(vec![Record::ResponseStarted { id: "resp_1".into() }])]
     );
     assert_eq!(host.act(Event::ResponseStarted("resp_1".into())), [], "once");
+    let mut nameless = Host::new();
+    nameless.begin();
+    assert_eq!(nameless.act(Event::ResponseStarted(" ".into())), [], "an event without an id says nothing");
     host.crash();
     assert_eq!(host.turn().flight.as_ref().unwrap().id, Some("resp_1".into()));
     assert_eq!(host.act(Event::Resolve(Evidence::Unasked { can_retrieve: true })), [Effect::Retrieve("resp_1".into())]);
@@ -270,6 +273,10 @@ fn broken_stream_aborts_nothing_starts_nothing_and_leaves_the_response_in_flight
     assert_eq!(host.states(), json!({ "runs": ready("worth knowing"), "waits": "Queued", "queued": "Queued" }));
     host.refuses(ErrorKind::Store, Event::RequestBegun { message_id: None, continues: None, whole_history: true });
     assert_eq!(host.next(), Next::Resolve);
+    // Where nothing is in flight nothing broke.
+    let mut idle = Host::new();
+    idle.act(Event::StreamBroken);
+    assert_eq!(ran(&idle.call(sync("a"), start())), ["a"]);
     // The same for a request whose failure leaves its fate open.
     let mut host = with_sync_call();
     let unknown = RequestError::new(Fate::Unknown, Error::provider("timed out"));

@@ -82,6 +82,25 @@ fn request_that_was_not_sent_or_was_refused_is_rolled_back_and_journaled() {
     }
 }
 
+// covers L21, G14, G17, G19
+#[test]
+fn calls_that_wait_for_a_permit_start_once_the_broken_request_is_settled() {
+    let settled: [Event; 4] = [
+        Event::RequestFailed(RequestError::new(Fate::NotSent, Error::provider("no"))),
+        CANNOT_ASK,
+        reconcile(Reconcile::Resend),
+        reconcile(Reconcile::Receipt("resp_2".into())),
+    ];
+    for event in settled {
+        let mut host = Host::with(Settings { calls_at_once: 1, ..Settings::default() });
+        host.respond("resp_1", &[(asynchronous("runs"), start()), (asynchronous("waits"), start())]);
+        host.begin();
+        host.act(Event::StreamBroken);
+        assert_eq!(ran(&host.ended("runs", "x")), [""; 0]);
+        assert_eq!(ran(&host.act(event.clone())), ["waits"], "{event:?}");
+    }
+}
+
 // covers G13, G16
 #[test]
 fn crash_counts_as_unknown() {
@@ -187,7 +206,7 @@ fn refusal_names_the_open_delivery_and_the_commands() {
         error.message,
         "it is not known whether the provider accepted the delivery of \"a\" on response \"resp_1\""
     );
-    assert_eq!(error.hint.unwrap(), crate::reconcile::RECONCILE_HINT);
+    assert_eq!(error.hint.unwrap(), "wharf session reconcile SESSION --receipt RESPONSE_ID | --resend | --abandon");
     // Without a delivery there is a request.
     let mut host = Host::new();
     host.respond("resp_1", &[]);
