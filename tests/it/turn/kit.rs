@@ -215,7 +215,8 @@ impl NativeCapability for Desk {
             tool("archive", function.clone()),
             tool("refuse", function.clone()),
             tool("break", function.clone()),
-            tool("long", function),
+            tool("long", function.clone()),
+            tool("hang", function),
         ])
     }
 
@@ -223,6 +224,7 @@ impl NativeCapability for Desk {
         self.0.lock().unwrap().push(call.clone());
         let number = || serde_json::from_str::<Value>(&call.input).unwrap()["n"].as_i64().unwrap();
         let outcome = match call.tool.as_str() {
+            "hang" => return Box::pin(std::future::pending()),
             "multiply" => {
                 let factor = call.config.get("factor").and_then(Value::as_i64).unwrap_or(2);
                 Ok(vec![Content::Json((number() * factor).to_string())])

@@ -7,4 +7,7 @@ mod abandoned;
 mod crash;
 mod formats;
 mod kit;
+mod live;
+mod parts;
+mod reading;
 mod sessions;
