@@ -112,7 +112,12 @@ impl Http {
     }
 
     /// Takes the values of this provider's secrets out of a text.
-    pub(crate) fn clean(&self, text: &str) -> String {
+    fn clean(&self, text: &str) -> String {
+    /// The provider's own words as they may be shown: without the values of its secrets, and not too long.
+    pub(crate) fn words(&self, text: &str) -> String {
+        self.scrub.words(text)
+    }
+
         self.scrub.clean(text)
     }
 

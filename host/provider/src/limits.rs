@@ -16,7 +16,7 @@ pub const ANSWER_BYTES_MAX: usize = 72 << 20;
 /// How much of an error answer is read, in bytes. Error bodies are short; a hostile one is cut.
 pub const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// How much of a provider's own words goes into an error message, in bytes.
+/// How much of a provider's own words goes into an error message, in bytes, be it an answer's or a stream's.
 pub const ERROR_TEXT_BYTES_MAX: usize = 1 << 10;
 
 /// How many blank bytes may stand before the first byte that tells a stream from a JSON document.

@@ -25,8 +25,8 @@ pub(crate) fn fate_of(status: u16) -> Fate {
 /// The error of an answer that is no success.
 pub(crate) fn read(provider: &str, status: u16, headers: &HeaderMap, body: &[u8], scrub: &Scrub) -> RequestError {
     let (code, words) = words_of(body);
-    let code = scrub.clean(&shortened(&code));
-    let words = scrub.clean(&shortened(&words));
+    let code = scrub.words(&code);
+    let words = scrub.words(&words);
     let mut message = format!("provider {provider:?} answered {status}");
     if !code.is_empty() {
         message.push_str(&format!(" ({})", visible(&code)));
@@ -127,6 +127,12 @@ impl Scrub {
 
     /// The text without them.
     pub(crate) fn clean(&self, text: &str) -> String {
+    /// A provider's own words without them, shortened. In this order: a secret that lies across the cut would no longer be
+    /// known by its first part.
+    pub(crate) fn words(&self, text: &str) -> String {
+        shortened(&self.clean(text))
+    }
+
         self.0.iter().fold(text.to_owned(), |text, value| text.replace(value, "[redacted]"))
     }
 }
@@ -189,6 +195,22 @@ mod tests {
 
     #[test]
     fn long_words_are_cut_at_a_character() {
+    #[test]
+    fn a_secret_across_the_cut_is_hidden_whole() {
+        // covers Y11
+        let key = "sk-secret-0123456789";
+        let scrub = Scrub::new([key.to_owned()]);
+        for before in limits::ERROR_TEXT_BYTES_MAX - key.len() - 2..limits::ERROR_TEXT_BYTES_MAX + 2 {
+            let body = serde_json::json!({ "error": { "message": "x".repeat(before) + key, "code": "y".repeat(before) + key } });
+            for body in [body.to_string(), "x".repeat(before) + key] {
+                let error = read("p", 422, &HeaderMap::new(), body.as_bytes(), &scrub);
+                let shown = format!("{error:?}");
+                assert!(!shown.contains("sk-"), "{before}: {shown}");
+                assert!(error.code.len() <= limits::ERROR_TEXT_BYTES_MAX + "…".len());
+            }
+        }
+    }
+
         let text = "é".repeat(limits::ERROR_TEXT_BYTES_MAX);
         assert_eq!(shortened(&text), format!("{}…", "é".repeat(limits::ERROR_TEXT_BYTES_MAX / 2)));
         assert_eq!(shortened("short"), "short");

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
-use wharf_core::model::{Fate, Request, RequestError, Retrieved};
+use wharf_core::model::{Fate, Outcome, Request, RequestError, Retrieved};
 use wharf_core::{Error, ResponseId};
 
 pub use body::mark_async;
@@ -120,7 +120,14 @@ impl Inner {
         let bytes = self.http.whole(body).await?;
         let response: Value = serde_json::from_slice(&bytes)
             .map_err(|_| self.http.unknown(format!("the answer to a question is not JSON ({} bytes)", bytes.len())))?;
-        retrieve::read(&response).map_err(|fault| self.http.unknown(fault.to_string()))
+        let mut retrieved = retrieve::read(&response).map_err(|fault| self.http.unknown(fault.to_string()))?;
+        if let Retrieved::Ended { completion, .. } = &mut retrieved
+            && let Outcome::Failed { code, message } = &mut completion.outcome
+        {
+            *code = self.http.words(code);
+            *message = self.http.words(message);
+        }
+        Ok(retrieved)
     }
 
     fn profile(&self, model: &str) -> Profile {

@@ -108,13 +108,13 @@ impl Reading {
         Ok(())
     }
 
-    /// Providers echo keys in what they say of an error.
+    /// Providers echo keys in what they say of an error, and may say it at any length.
     fn scrubbed(&self, mut event: StreamEvent) -> StreamEvent {
         if let StreamEvent::Completed(completion) = &mut event
             && let Outcome::Failed { code, message } = &mut completion.outcome
         {
-            *code = self.http.clean(code);
-            *message = self.http.clean(message);
+            *code = self.http.words(code);
+            *message = self.http.words(message);
         }
         event
     }

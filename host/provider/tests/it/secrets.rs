@@ -100,3 +100,30 @@ async fn secrets_and_contents_are_shown_nowhere() {
     assert!(log.contains("message=request") && log.contains("message=answer"), "{log}");
     assert_clean(&log);
 }
+
+#[tokio::test]
+async fn what_a_provider_says_of_a_failure_is_hidden_and_then_shortened() {
+    // covers Y11, O22
+    use wharf_core::model::Retrieved;
+    use wharf_provider::outcome_error;
+
+    // The key lies across the place where words are cut.
+    let words = format!("{}sk-very-secret{}", "x".repeat(1020), "y".repeat(1 << 20));
+    let response = json!({"id": "resp_1", "status": "failed", "error": {"code": words, "message": words}});
+    let frame = json!({"type": "response.failed", "response": response});
+    let error = json!({"type": "error", "code": words, "message": words});
+    for text in [response.to_string(), format!("data: {frame}\n\n"), format!("data: {error}\n\n")] {
+        let server = MockServer::start().await;
+        Mock::given(method("POST")).respond_with(ResponseTemplate::new(200).set_body_string(text)).mount(&server).await;
+        let get = ResponseTemplate::new(200).set_body_json(&response);
+        Mock::given(method("GET")).respond_with(get).mount(&server).await;
+        let driver = connect(config(&server.uri()));
+        let streamed = collect(driver.open(ask("x")).await.unwrap()).await.unwrap_err();
+        let Retrieved::Ended { completion, .. } = driver.retrieve(&"resp_1".into()).await.unwrap() else { panic!() };
+        for error in [streamed, outcome_error(&completion).unwrap()] {
+            let cut = format!("{}[red…", "x".repeat(1020));
+            assert_eq!(error.code, cut);
+            assert_eq!(error.error.message, format!("the response failed at the provider: {cut}"));
+        }
+    }
+}
