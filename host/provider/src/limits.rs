@@ -22,8 +22,30 @@ pub const ERROR_TEXT_BYTES_MAX: usize = 1 << 10;
 /// How many blank bytes may stand before the first byte that tells a stream from a JSON document.
 pub const LEADING_BLANK_BYTES_MAX: usize = 4 << 10;
 
-/// Most output items of one response. Real ones have tens; each costs bookkeeping.
-pub const ITEMS_MAX: usize = 4096;
+/// Most output items of one response. Real ones have tens; each costs bookkeeping, and each finished call a list of all
+/// calls before it (P4).
+pub const ITEMS_MAX: usize = 1024;
+
+/// Most input of all calls of one response together, in bytes: sixteen of the longest. Each finished call is given with all
+/// before it (P4), so that the bytes that are copied grow with the square of this.
+pub const CALLS_BYTES_MAX: usize = 16 << 20;
+
+/// Most finished calls of one response with one id that differ in what they ask for. The host refuses all but the first
+/// (L49); each is compared with those before it.
+pub const REPEATS_MAX: usize = 16;
+
+/// Most memory that one response may keep until its end, in bytes: items, texts, inputs and names, over all its frames. The
+/// bounds of one line and one text do not add up to it: a thousand items of the largest size would be 72 GiB. A text of the
+/// largest size is kept twice, by its parts and by its item, and a generated image beside it still fits.
+pub const RESPONSE_BYTES_MAX: usize = 256 << 20;
+
+/// What each value of a kept item costs beside its text, in bytes, and each item and each part of a text as well.
+pub const VALUE_BYTES: usize = 64;
+
+/// Most JSON values in one frame or one whole answer. `[0,0,…]` takes two bytes on the wire and thirty in memory, so the
+/// bound on bytes alone would let 72 MiB become two gigabytes. Commas and brackets are counted, those within texts too:
+/// a book has thousands.
+pub const FRAME_VALUES_MAX: usize = 1 << 20;
 
 /// Most text, refusal and reasoning summary of one response together, in bytes.
 pub const TEXT_BYTES_MAX: usize = 64 << 20;

@@ -1,6 +1,7 @@
 //! `wasi:filesystem` where the engine's own implementation is not strict enough: the folders are the ones that were opened
 //! at load, only regular files and folders can be opened (a FIFO would hold a thread for as long as nobody writes to it),
-//! and masks answer as if they were not there. All other functions of the interface stay the engine's own: they work on
+//! nothing of the kernel's own file systems can (below a granted `/` they show the host's memory and environment), and masks
+//! answer as if they were not there. All other functions of the interface stay the engine's own: they work on
 //! handles that came from here.
 
 use std::io;
@@ -89,6 +90,9 @@ fn open(dir: &Dir, path: &str, asked: Asked, roots: &OpenRoots) -> io::Result<De
     if roots.hides(&file) {
         return Err(Errno::NOENT.into());
     }
+    if is_kernels(&file)? {
+        return Err(Errno::PERM.into());
+    }
     let mut mode = OpenMode::empty();
     mode.set(OpenMode::READ, read);
     mode.set(OpenMode::WRITE, write);
@@ -103,14 +107,45 @@ fn open(dir: &Dir, path: &str, asked: Asked, roots: &OpenRoots) -> io::Result<De
     }
 }
 
-/// Fails as if it were not there if `path` lies in a mask. Opens nothing but a handle that can only be looked at.
+/// Fails as if it were not there if `path` lies in a mask, and if it is the kernel's. Opens nothing but a handle that can
+/// only be looked at.
 fn look(dir: &Dir, path: &str, follow: bool, roots: &OpenRoots) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).maybe_dir(true);
     options.follow(if follow { FollowSymlinks::Yes } else { FollowSymlinks::No });
     options.custom_flags(look_flags());
     let file = within(dir)?.open_with(path, &options)?.into_std();
-    if roots.hides(&file) { Err(Errno::NOENT.into()) } else { Ok(()) }
+    if roots.hides(&file) {
+        Err(Errno::NOENT.into())
+    } else if is_kernels(&file)? {
+        Err(Errno::PERM.into())
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether this lies on a file system that shows and changes the kernel's and the processes' own state.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_kernels(file: &std::fs::File) -> io::Result<bool> {
+    use rustix::fs::{FsWord, PROC_SUPER_MAGIC};
+    // Numbers of the kernel's interface (linux/magic.h); procfs is the only one that has a name here.
+    const DEBUGFS: FsWord = 0x6462_6720;
+    const TRACEFS: FsWord = 0x7472_6163;
+    const SYSFS: FsWord = 0x6265_6572;
+    const CONFIGFS: FsWord = 0x6265_6570;
+    const SECURITYFS: FsWord = 0x7363_6673;
+    const CGROUP: FsWord = 0x0027_e0eb;
+    const CGROUP2: FsWord = 0x6367_7270;
+    const NSFS: FsWord = 0x6e73_6673;
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    let kernels = [PROC_SUPER_MAGIC, SYSFS, DEBUGFS, TRACEFS, CONFIGFS, SECURITYFS, CGROUP, CGROUP2, NSFS];
+    Ok(kernels.contains(&kind))
+}
+
+/// Other systems show nothing of the kind as files.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_kernels(_file: &std::fs::File) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(target_os = "linux")]
@@ -140,6 +175,15 @@ fn folder(state: &mut StoreState, fd: &Resource<Descriptor>) -> wasmtime::Result
         Descriptor::Dir(dir) => Some((dir.clone(), roots)),
         Descriptor::File(_) => None,
     })
+}
+
+/// Runs `look` for a link: what a link of the kernel's says is the host's own.
+async fn looked_at_link(found: Option<(Dir, Arc<OpenRoots>)>, path: &str) -> io::Result<()> {
+    let Some((dir, roots)) = found.filter(|(_, roots)| roots.hides_something() || cfg!(target_os = "linux")) else {
+        return Ok(());
+    };
+    let path = path.to_owned();
+    wasmtime_wasi::runtime::spawn_blocking(move || look(&dir, &path, false, &roots)).await
 }
 
 /// Runs `look` for one path if anything is hidden at all.
@@ -224,7 +268,7 @@ fn restrict_p2(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     types.func_wrap_async("[method]descriptor.readlink-at", |mut store: Store<'_>, (fd, path): (Fd, String)| {
         Box::new(async move {
             let found = folder(store.data_mut(), &fd)?;
-            match looked(found, &path, false).await {
+            match looked_at_link(found, &path).await {
                 Ok(()) => answer(store.data_mut().filesystem().readlink_at(fd, path).await),
                 Err(error) => Ok((Err(ErrorCode::from(&error)),)),
             }
@@ -308,7 +352,7 @@ fn restrict_p3(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     types.func_wrap_concurrent("[method]descriptor.readlink-at", |store: &Store, (fd, path): (Fd, String)| {
         Box::pin(async move {
             let found = store.with(|mut access| folder(access.data_mut(), &fd))?;
-            match looked(found, &path, false).await {
+            match looked_at_link(found, &path).await {
                 Ok(()) => {
                     let store = store.with_getter::<WasiFilesystem>(StoreState::filesystem);
                     answer(<WasiFilesystem as Host<StoreState>>::readlink_at(&store, fd, path).await)

@@ -115,6 +115,12 @@ fn open_folder(name: &str, grant: &FileGrant, path: &Path) -> Result<OpenFolder,
         return Err(refused("it is not a folder", "grant the folder that holds the file"));
     }
     let file = cap_std::fs::Dir::open_ambient_dir(path, ambient_authority()).map_err(failed)?.into_std_file();
+    if crate::files::is_kernels(&file).map_err(failed)? {
+        return Err(refused(
+            "it shows the system's own state, this program's memory and environment among it",
+            "grant a folder of files; single values can be given with env",
+        ));
+    }
     let real = fs::canonicalize(path).map_err(failed)?;
     // The path is walked twice; whoever could swap a link in between would be found by the identity.
     let (have, want) = (file.metadata().map_err(failed)?, fs::symlink_metadata(&real).map_err(failed)?);

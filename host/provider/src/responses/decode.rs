@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use wharf_core::model::{Completion, FinishedCall, Outcome, StreamEvent, Usage};
 use wharf_core::{Payload, ResponseId};
 
-use super::items::{finished_call, kept, kind_word, parts_of, raw_call, replace, same_call};
+use super::items::{finished_call, kept, kind_word, parts_of, raw_call, replace, same_call, weight};
 use super::outcome::{error_of, error_or_silence, finish_reason, outcome_of};
 use super::slots::{Address, Asking, Kind, Part, PartOf, Progress, Slot, Slots, text};
 use super::usage;
@@ -33,6 +33,18 @@ pub enum DecodeError {
     /// A call with longer arguments than a call may have.
     #[error("a call of the answer has more than {} bytes of input", wharf_core::limits::CALL_PAYLOAD_BYTES_MAX)]
     PayloadTooLong,
+    /// Calls that have more input together than a response may ask for.
+    #[error("the calls of the answer have more than {} bytes of input together", limits::CALLS_BYTES_MAX)]
+    TooMuchInput,
+    /// One call again and again, always different.
+    #[error("the answer has more than {} different calls of one id", limits::REPEATS_MAX)]
+    TooManyRepeats,
+    /// More than any answer needs to be kept.
+    #[error("the answer takes more than {} bytes to keep", limits::RESPONSE_BYTES_MAX)]
+    TooLarge,
+    /// A frame of very many very small values.
+    #[error("an event of the answer has more than {} values", limits::FRAME_VALUES_MAX)]
+    TooManyValues,
     /// A whole answer that is no response and no error.
     #[error("the answer is JSON but neither a response nor an error")]
     NotAResponse,
@@ -45,7 +57,7 @@ pub enum DecodeError {
 }
 
 /// Decodes one response.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
     slots: Slots,
     /// The id of the first event that had one.
@@ -59,15 +71,41 @@ pub struct Decoder {
     /// Finished native calls so far.
     native_calls: Vec<FinishedCall>,
     text_bytes: usize,
+    /// Input of all finished calls.
+    calls_bytes: usize,
+    /// What is kept until the end, slots and ids apart.
+    kept_bytes: usize,
+    /// How much of that there may be.
+    bytes_max: usize,
     /// A fragment of a call's input came that could not be told whose it is.
     lost_fragment: bool,
     ended: bool,
 }
 
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Decoder {
     /// At the start of a response.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            slots: Slots::default(),
+            id: None,
+            model: None,
+            usage: None,
+            sequence: Sequence::default(),
+            sync_calls: Vec::new(),
+            native_calls: Vec::new(),
+            text_bytes: 0,
+            calls_bytes: 0,
+            kept_bytes: 0,
+            bytes_max: limits::RESPONSE_BYTES_MAX,
+            lost_fragment: false,
+            ended: false,
+        }
     }
 
     /// True once the terminal event was decoded.
@@ -87,6 +125,7 @@ impl Decoder {
         if self.ended || data.is_empty() || data == "[DONE]" {
             return Ok(Vec::new());
         }
+        few_values(data.as_bytes())?;
         match serde_json::from_str::<Value>(data) {
             Ok(frame) => self.frame(name, &frame),
             // An event of a name that is not of this protocol is an unknown event, whatever is in it.
@@ -114,6 +153,15 @@ impl Decoder {
                 Ok(events)
             }
         }
+    }
+
+    /// Counts what is kept, before anybody copies it further.
+    fn keep(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        self.kept_bytes = self.kept_bytes.saturating_add(bytes);
+        if self.kept_bytes.saturating_add(self.slots.bytes()) > self.bytes_max {
+            return Err(DecodeError::TooLarge);
+        }
+        Ok(())
     }
 
     fn frame(&mut self, name: &str, frame: &Value) -> Result<Vec<StreamEvent>, DecodeError> {
@@ -198,18 +246,23 @@ impl Decoder {
     }
 
     fn slot(&mut self, address: Address<'_>, kind: &Kind, asking: Asking) -> Result<&mut Slot, DecodeError> {
-        let position = self.slots.find_or_add(address, Some(kind), asking);
-        if self.slots.len() > limits::ITEMS_MAX {
-            return Err(DecodeError::TooManyItems);
-        }
+        let position = self.position(address, kind, asking)?;
         self.slots.get_mut(position).ok_or(DecodeError::TooManyItems)
+    }
+
+    fn position(&mut self, address: Address<'_>, kind: &Kind, asking: Asking) -> Result<usize, DecodeError> {
+        let position = self.slots.find_or_add(address, Some(kind), asking);
+        if self.slots.len() > limits::ITEMS_MAX { Err(DecodeError::TooManyItems) } else { Ok(position) }
     }
 
     fn item_added(&mut self, frame: &Value) -> Result<(), DecodeError> {
         let (Some(item), Some(kind)) = (frame["item"].as_object(), text(&frame["item"]["type"])) else { return Ok(()) };
         let slot = self.slot(Address::of(frame), &Kind::of(kind), Asking::Added)?;
+        let before = slot.carried_bytes();
         slot.absorb(item);
-        bounded(slot)
+        bounded(slot)?;
+        let grown = slot.carried_bytes().saturating_sub(before);
+        self.keep(grown)
     }
 
     fn item_done(&mut self, frame: &Value, events: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
@@ -228,10 +281,12 @@ impl Decoder {
             return Ok(());
         };
         let Some(slot) = self.slots.get_mut(position) else { return Ok(()) };
-        if slot.progress == Progress::Open {
-            slot.payload.push_str(delta);
+        if slot.progress != Progress::Open {
+            return Ok(());
         }
-        bounded(slot)
+        slot.payload.push_str(delta);
+        bounded(slot)?;
+        self.keep(delta.len())
     }
 
     fn payload_done(&mut self, kind: Kind, frame: &Value) -> Result<(), DecodeError> {
@@ -239,10 +294,14 @@ impl Decoder {
             return Ok(());
         };
         let Some(slot) = self.slots.get_mut(position) else { return Ok(()) };
-        if slot.progress == Progress::Open {
-            slot.absorb(members);
+        if slot.progress != Progress::Open {
+            return Ok(());
         }
-        bounded(slot)
+        let before = slot.carried_bytes();
+        slot.absorb(members);
+        bounded(slot)?;
+        let grown = slot.carried_bytes().saturating_sub(before);
+        self.keep(grown)
     }
 
     /// Fragments that name no item at all go to the only open call, or nowhere: rather a call that waits for its whole
@@ -276,6 +335,7 @@ impl Decoder {
         if slot.progress != Progress::Open {
             return Ok(());
         }
+        let before = slot.parts.get(&part).map(String::len);
         let new = match piece {
             Piece::Delta(_) => {
                 slot.parts.entry(part).or_default().push_str(said);
@@ -283,6 +343,9 @@ impl Decoder {
             }
             Piece::Whole(_) => replace(slot, part, said),
         };
+        let after = slot.parts.get(&part).map_or(0, String::len);
+        // A part that is new costs its place; a text that replaces another may be longer though it shows nothing new.
+        self.keep(before.map_or(limits::VALUE_BYTES + after, |before| after.saturating_sub(before)))?;
         self.say(part.of, new, events)
     }
 
@@ -313,21 +376,28 @@ impl Decoder {
         events: &mut Vec<StreamEvent>,
     ) -> Result<(), DecodeError> {
         let lost_fragment = self.lost_fragment;
-        let slot = self.slot(address, kind, asking)?;
+        let position = self.position(address, kind, asking)?;
+        let slot = self.slots.get_mut(position).ok_or(DecodeError::TooManyItems)?;
         // What came whole stays as it came; what was cut may still come whole.
         let first = slot.progress != Progress::Finished;
         slot.in_terminal |= asking == Asking::Terminal;
+        let before = slot.carried_bytes() + slot.parts_bytes();
         if first {
             slot.absorb(item);
             bounded(slot)?;
             slot.progress = if whole { Progress::Finished } else { Progress::Cut };
         }
-        let said = match kind {
+        let said: Vec<(PartOf, String)> = match kind {
             Kind::Message | Kind::Reasoning if first => {
                 parts_of(item).into_iter().map(|(part, said)| (part.of, replace(slot, part, said))).collect()
             }
             Kind::Message | Kind::Reasoning | Kind::Function | Kind::Custom | Kind::Other(_) => Vec::new(),
         };
+        if first {
+            let grown = (slot.carried_bytes() + slot.parts_bytes()).saturating_sub(before);
+            self.keep(grown.saturating_add(weight(item)))?;
+        }
+        let slot = self.slots.get_mut(position).ok_or(DecodeError::TooManyItems)?;
         match kind {
             Kind::Function | Kind::Custom if whole => {
                 let again = if first { None } else { Some(item) };
@@ -338,7 +408,7 @@ impl Decoder {
                         if first {
                             slot.raw = Some(raw_call(slot, kind, item));
                         }
-                        self.call(call, events);
+                        self.call(call, events)?;
                     }
                     Err(missing) => {
                         let message = format!("a finished {} has no {}", kind_word(kind), missing.word());
@@ -370,16 +440,28 @@ impl Decoder {
     }
 
     /// A finished call: once, unless its repeat says something else, which is for the host to refuse (L49).
-    fn call(&mut self, call: FinishedCall, events: &mut Vec<StreamEvent>) {
+    fn call(&mut self, call: FinishedCall, events: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
         let native = call.call.is_async || matches!(call.call.payload, Payload::Custom { .. });
         let known = if native { &mut self.native_calls } else { &mut self.sync_calls };
-        if known.iter().any(|earlier| same_call(earlier, &call)) {
-            return;
+        let mut repeats = 0;
+        for earlier in known.iter().filter(|earlier| earlier.call.id == call.call.id) {
+            if same_call(earlier, &call) {
+                return Ok(());
+            }
+            repeats += 1;
+        }
+        if repeats >= limits::REPEATS_MAX {
+            return Err(DecodeError::TooManyRepeats);
+        }
+        self.calls_bytes = self.calls_bytes.saturating_add(call.call.text().len());
+        if self.calls_bytes > limits::CALLS_BYTES_MAX {
+            return Err(DecodeError::TooMuchInput);
         }
         known.push(call.clone());
         if native {
             events.push(StreamEvent::Call(call));
         }
+        Ok(())
     }
 
     fn terminal(&mut self, kind: &str, response: &Value) -> Result<Vec<StreamEvent>, DecodeError> {
@@ -483,6 +565,12 @@ impl Sequence {
             }
         }
     }
+}
+
+/// Whether a text is no JSON of more values than are read. Brackets and commas are counted, so no fewer values are in it.
+pub(super) fn few_values(text: &[u8]) -> Result<(), DecodeError> {
+    let count = memchr::memchr3_iter(b'[', b'{', b',', text).take(limits::FRAME_VALUES_MAX + 1).count();
+    if count > limits::FRAME_VALUES_MAX { Err(DecodeError::TooManyValues) } else { Ok(()) }
 }
 
 /// True for names under which this protocol's events come.

@@ -5,6 +5,7 @@ use wharf_core::model::FinishedCall;
 use wharf_core::{Call, Payload};
 
 use super::slots::{Kind, Part, PartOf, Slot, text};
+use crate::limits;
 
 /// Puts the whole text of a part in the place of what came, and gives what is new for whoever reads along. Text that was
 /// shown cannot be taken back: where it differs, nothing new is shown and the whole counts.
@@ -13,6 +14,31 @@ pub(super) fn replace(slot: &mut Slot, part: Part, whole: &str) -> String {
     let new = whole.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
     *known = whole.to_owned();
     new
+}
+
+/// What an item takes in memory, about: its texts and names, and something for each value in it.
+pub(super) fn weight(item: &Map<String, Value>) -> usize {
+    let mut bytes = limits::VALUE_BYTES;
+    let mut open: Vec<&Value> = Vec::new();
+    for (name, member) in item {
+        bytes = bytes.saturating_add(name.len());
+        open.push(member);
+    }
+    while let Some(value) = open.pop() {
+        bytes = bytes.saturating_add(limits::VALUE_BYTES);
+        match value {
+            Value::Object(members) => {
+                for (name, member) in members {
+                    bytes = bytes.saturating_add(name.len());
+                    open.push(member);
+                }
+            }
+            Value::Array(items) => open.extend(items),
+            Value::String(text) => bytes = bytes.saturating_add(text.len()),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    bytes
 }
 
 /// The texts within a finished message or reasoning item.
@@ -97,7 +123,10 @@ pub(super) fn same_call(a: &FinishedCall, b: &FinishedCall) -> bool {
     if a == b {
         return true;
     }
-    let spelt_anew = match (&a.call.payload, &b.call.payload) {
+    if a.call.id != b.call.id || a.call.name != b.call.name || a.call.is_async != b.call.is_async {
+        return false;
+    }
+    match (&a.call.payload, &b.call.payload) {
         (Payload::Function { arguments: a }, Payload::Function { arguments: b }) => {
             match (serde_json::from_str::<Value>(a), serde_json::from_str::<Value>(b)) {
                 (Ok(a), Ok(b)) => a == b,
@@ -105,8 +134,7 @@ pub(super) fn same_call(a: &FinishedCall, b: &FinishedCall) -> bool {
             }
         }
         _ => false,
-    };
-    spelt_anew && a.call.id == b.call.id && a.call.name == b.call.name && a.call.is_async == b.call.is_async
+    }
 }
 
 /// A call's item as it is kept: verbatim, with the members that were streamed apart put in (P8).

@@ -118,6 +118,7 @@ impl Inner {
             answer => answer?,
         };
         let bytes = self.http.whole(body).await?;
+        decode::few_values(&bytes).map_err(|fault| self.http.unknown(fault.to_string()))?;
         let response: Value = serde_json::from_slice(&bytes)
             .map_err(|_| self.http.unknown(format!("the answer to a question is not JSON ({} bytes)", bytes.len())))?;
         let mut retrieved = retrieve::read(&response).map_err(|fault| self.http.unknown(fault.to_string()))?;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::limits;
+
 /// What an item is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -184,18 +186,31 @@ impl Slot {
         }
     }
 
-    fn learn(&mut self, address: Address<'_>, kind: Option<&Kind>) {
+    /// Takes what a frame says that was not known; gives how many bytes that is.
+    fn learn(&mut self, address: Address<'_>, kind: Option<&Kind>) -> usize {
         let learn = |known: &mut Option<String>, new: Option<&str>| {
-            if known.is_none() {
-                *known = new.map(str::to_owned);
+            if known.is_some() {
+                return 0;
             }
+            *known = new.map(str::to_owned);
+            new.map_or(0, str::len)
         };
-        learn(&mut self.item_id, address.item_id);
-        learn(&mut self.call_id, address.call_id);
+        let learned = learn(&mut self.item_id, address.item_id) + learn(&mut self.call_id, address.call_id);
         self.index = self.index.or(address.index);
         if self.kind.is_none() {
             self.kind = kind.cloned();
         }
+        learned
+    }
+
+    /// How many bytes the parts of its text take.
+    pub(super) fn parts_bytes(&self) -> usize {
+        self.parts.values().map(|text| limits::VALUE_BYTES + text.len()).sum()
+    }
+
+    /// How many bytes its name and its payload take.
+    pub(super) fn carried_bytes(&self) -> usize {
+        self.name.as_deref().map_or(0, str::len) + self.payload.len()
     }
 
     /// False if frame and slot contradict each other in kind or in the call's id.
@@ -218,12 +233,19 @@ impl Slot {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
+    /// What the slots and their ids take.
+    bytes: usize,
 }
 
 impl Slots {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// How many bytes the slots and their ids take, what they carry apart.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The item at a position that [`Slots::find`] or [`Slots::find_or_add`] gave.
@@ -241,6 +263,9 @@ impl Slots {
     /// The item that a frame belongs to, or a new one.
     pub(super) fn find_or_add(&mut self, address: Address<'_>, kind: Option<&Kind>, asking: Asking) -> usize {
         self.find(address, kind, asking).unwrap_or_else(|| {
+            let ids = [address.item_id, address.call_id].into_iter().flatten().map(str::len).sum::<usize>();
+            let kind_bytes = if let Some(Kind::Other(word)) = kind { word.len() } else { 0 };
+            self.bytes = self.bytes.saturating_add(limits::VALUE_BYTES + ids + kind_bytes);
             self.slots.push(Slot::new(address, kind.cloned()));
             self.slots.len() - 1
         })
@@ -250,7 +275,7 @@ impl Slots {
     pub(super) fn find(&mut self, address: Address<'_>, kind: Option<&Kind>, asking: Asking) -> Option<usize> {
         let position = self.search(address, kind, asking)?;
         if let Some(slot) = self.slots.get_mut(position) {
-            slot.learn(address, kind);
+            self.bytes = self.bytes.saturating_add(slot.learn(address, kind));
             if asking == Asking::Terminal {
                 // The list is in order, whatever places the frames named.
                 slot.index = address.index;

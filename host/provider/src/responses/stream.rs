@@ -9,7 +9,7 @@ use futures::stream::{self, Stream, StreamExt};
 use serde_json::Value;
 use wharf_core::model::{Outcome, RequestError, StreamEvent};
 
-use super::decode::Decoder;
+use super::decode::{Decoder, few_values};
 use crate::driver::{EventStream, truncated};
 use crate::http::{Body, Http};
 use crate::limits;
@@ -85,8 +85,10 @@ impl Reading {
         let body = Box::pin(stream::iter([Ok(Bytes::from(start))]).chain(body));
         let bytes = self.http.whole(body).await?;
         let text = bytes.strip_prefix(b"\xEF\xBB\xBF".as_slice()).unwrap_or(&bytes);
-        let document: Value = serde_json::from_slice(text)
-            .map_err(|_| self.http.unknown(format!("the answer is not whole JSON ({} bytes)", bytes.len())))?;
+        let document = few_values(text).map_err(|fault| self.http.unknown(fault.to_string())).and_then(|()| {
+            serde_json::from_slice::<Value>(text)
+                .map_err(|_| self.http.unknown(format!("the answer is not whole JSON ({} bytes)", bytes.len())))
+        })?;
         let events = self.decoder.whole(&document).map_err(|fault| self.http.unknown(fault.to_string()))?;
         self.ready.extend(events);
         Ok(())

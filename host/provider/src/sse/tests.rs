@@ -136,6 +136,32 @@ fn bytes_that_are_not_utf8_are_a_typed_error_after_the_events_before() {
 }
 
 #[test]
+fn a_character_that_is_broken_over_chunks_is_an_error_and_one_that_is_whole_is_not() {
+    // covers P17
+    // Cut short by another character, by the line's end, by a mark of order, and a lone second byte.
+    for (bad, byte) in
+        [(&b"\xE2\x82x"[..], 7), (&b"\xF0\x9F\x98"[..], 7), (&b"\xE2\xEF\xBB\xBF"[..], 7), (&b"\x82"[..], 7)]
+    {
+        let text = [b"data: ok\r\n\r\ndata: \xE2\x82\xAC\n\ndata: x", bad, b"\n\ndata: never\n\n"].concat();
+        for size in 1..=text.len() {
+            let read = read_in(&text, size, SseLimits::default());
+            let fault = SseError::NotUtf8 { line: 5, byte };
+            assert_eq!(read, (vec![message("ok"), message("\u{20ac}")], Some(fault)), "{bad:?} in chunks of {size}");
+        }
+    }
+}
+
+#[test]
+fn a_line_without_a_colon_is_a_field_without_a_value() {
+    // covers P17
+    check("data\n\n", &[message("")]);
+    check("data\ndata\n\n", &[message("\n")]);
+    check("event\ndata: 1\n\n", &[message("1")]);
+    check("nonsense\ndata: 1\ndatax: 2\n data: 3\n\n", &[message("1")]);
+    check("\u{feff}data: 1\r\n\r\n\u{feff}data: 2\r\n\r\n", &[message("1")]);
+}
+
+#[test]
 fn a_broken_source_is_a_typed_error_after_the_events_before() {
     assert_eq!(
         read(vec![Ok(b"data: a\n\ndata: b\n".to_vec()), Err("reset".into())], SseLimits::default()),

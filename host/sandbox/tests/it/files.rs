@@ -415,6 +415,40 @@ async fn grants_that_reach_a_mask_are_refused() {
     assert_eq!(refused(&at("granted/sub2"), FileAccess::ReadWrite, &[sub]).await, "allowed");
 }
 
+// Files there are the kernel's view of the host: /proc/self is this process, whose memory and environment hold its keys.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn no_grant_reaches_the_files_of_the_kernel() {
+    let place = place();
+    for host in ["/proc", "/proc/self", "/sys"] {
+        let refused =
+            load(&files(false), given(vec![grant(Path::new(host), FileAccess::Read)], Roots::default())).await;
+        let expected = "it shows the system's own state, this program's memory and environment among it";
+        assert_eq!(refusal(&refused.unwrap_err()), expected, "{host}");
+    }
+    let file = place.path().canonicalize().unwrap().join("granted/file");
+    let file = file.to_str().unwrap().trim_start_matches('/');
+    for p3 in [false, true] {
+        let roots = given(vec![grant(Path::new("/"), FileAccess::Read)], Roots::default());
+        let guest = load(&files(p3), roots).await.unwrap();
+        // The codes of WASI 0.3 are one fewer, so that each after the first has its neighbour's number.
+        let denied = if p3 { "overflow" } else { "not-permitted" };
+        let not_dir = if p3 { "insufficient-space" } else { "not-directory" };
+        for path in ["proc/self/environ", "proc/self/mem", "proc/sys", "proc/self/cmdline", "sys/kernel"] {
+            for how in ["r", "R", "d"] {
+                let input = format!("{how}{path}");
+                let said = says(&guest, &input).await;
+                // A file is no directory, whoever owns it; which of both is said first does not matter.
+                assert!(said == denied || (how == "d" && said == not_dir), "{input}: {said}");
+            }
+        }
+        assert_eq!(says(&guest, "lproc/self/cwd").await, denied, "where the host is");
+        if !p3 {
+            assert_eq!(says(&guest, &format!("r{file}")).await, "inside");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_grant_that_is_wrong_as_written_is_refused_with_what_is_wrong() {
     let place = place();

@@ -894,6 +894,251 @@ fn bounds_are_typed_errors() {
     assert_eq!(decoder.push("", &text_delta("x").to_string()), Err(DecodeError::TooMuchText));
 }
 
+/// Pushes frames to a decoder that may keep a mebibyte, until one is refused; gives why, and how many steps were taken.
+fn until_refused(frames: impl Fn(u64) -> Vec<Value>) -> (DecodeError, u64) {
+    let mut decoder = Decoder { bytes_max: 1 << 20, ..Decoder::new() };
+    for n in 0..2000 {
+        for frame in frames(n) {
+            if let Err(fault) = decoder.push("", &frame.to_string()) {
+                return (fault, n);
+            }
+        }
+    }
+    panic!("it is never refused");
+}
+
+#[test]
+fn one_response_keeps_a_bounded_number_of_bytes_however_they_come() {
+    assert_eq!(Decoder::new().bytes_max, limits::RESPONSE_BYTES_MAX);
+    let text = "x".repeat(100 << 10);
+    let item =
+        |n: u64, kind: &str, member: &str| with(json!({"type": kind, "id": format!("i_{n}")}), member, json!(text));
+    // How often the text fits, by how often it is kept.
+    let (once, twice) = (10, 5);
+    for (name, times, refused) in [
+        ("items of unknown kinds", once, until_refused(|n| vec![done(n, item(n, "brand_new", "data"))])),
+        ("reasoning", once, until_refused(|n| vec![done(n, item(n, "reasoning", "encrypted_content"))])),
+        ("messages that say nothing", once, until_refused(|n| vec![done(n, item(n, "message", "note"))])),
+        (
+            "messages that say something",
+            twice,
+            until_refused(|n| vec![done(n, with(message(&text), "id", json!(format!("i_{n}"))))]),
+        ),
+        (
+            "cut items that come again",
+            once,
+            until_refused(|_| vec![done(0, with(item(0, "brand_new", "data"), "status", json!("incomplete")))]),
+        ),
+        (
+            "text that is not what was shown",
+            once,
+            until_refused(|n| {
+                let named = |kind: &str| json!({"type": format!("response.{kind}"), "item_id": format!("i_{n}")});
+                vec![
+                    with(named("output_text.delta"), "delta", json!("-")),
+                    with(named("output_text.done"), "text", json!(text)),
+                ]
+            }),
+        ),
+        ("ids", once, until_refused(|n| vec![added(n, json!({"type": "message", "id": format!("{n}{text}")}))])),
+        (
+            "ids that come later",
+            once,
+            until_refused(|n| {
+                let item = json!({"type": "function_call", "id": format!("i_{n}")});
+                vec![added(n, item.clone()), added(n, with(item, "call_id", json!(format!("{n}{text}"))))]
+            }),
+        ),
+        ("kinds", once, until_refused(|n| vec![added(n, json!({"type": format!("{n}{text}")}))])),
+        ("names", once, until_refused(|n| vec![added(n, item(n, "function_call", "name"))])),
+        ("inputs that are announced", once, until_refused(|n| vec![added(n, item(n, "custom_tool_call", "input"))])),
+        ("inputs that never end", once, until_refused(|n| vec![arguments("delta", &format!("i_{n}"), &text)])),
+        ("inputs that end", once, until_refused(|n| vec![arguments("done", &format!("i_{n}"), &text)])),
+        ("calls", twice, until_refused(|n| vec![done(n, function(n, &text))])),
+    ] {
+        assert_eq!(refused, (DecodeError::TooLarge, times), "{name}");
+    }
+    // Many small parts cost their places.
+    let places =
+        |n: u64| (16 * n..16 * n + 16).map(|place| with(text_delta("x"), "content_index", json!(place))).collect();
+    assert_eq!(until_refused(places), (DecodeError::TooLarge, (1 << 20) / 16 / (1 + limits::VALUE_BYTES as u64)));
+    // What is not kept does not count: unknown events, repeats of a finished item, text after its item's end.
+    let mut decoder = Decoder { bytes_max: 1 << 20, ..Decoder::new() };
+    for n in 0..100 {
+        let events = decoder.push("", &done(0, item(0, "brand_new", "data")).to_string()).unwrap();
+        assert_eq!(events.len(), usize::from(n == 0));
+        for frame in [
+            json!({"type": "response.brand_new", "data": text}),
+            json!({"type": "response.new", "item": {"data": text}}),
+        ] {
+            assert_eq!(decoder.push("", &frame.to_string()), Ok(vec![]));
+        }
+    }
+}
+
+#[test]
+fn many_small_values_are_counted_before_they_are_read() {
+    let frame = |values: usize| format!(r#"{{"type":"response.new","data":[{}0]}}"#, "0,".repeat(values));
+    // The object, the list, and the comma between the members.
+    let most = limits::FRAME_VALUES_MAX - 3;
+    assert_eq!(Decoder::new().push("", &frame(most)), Ok(vec![]));
+    for values in [most + 1, 8 * most] {
+        assert_eq!(Decoder::new().push("", &frame(values)), Err(DecodeError::TooManyValues));
+    }
+    // A kept item costs what its values take, not what they took on the wire.
+    let values = vec![json!(0); 1600];
+    let frames = |n: u64| vec![done(n, json!({"type": "brand_new", "id": n.to_string(), "data": values}))];
+    assert_eq!(until_refused(frames), (DecodeError::TooLarge, 10));
+}
+
+#[test]
+fn calls_of_one_response_are_bounded_together() {
+    let text = "x".repeat(wharf_core::limits::CALL_PAYLOAD_BYTES_MAX);
+    let fit = limits::CALLS_BYTES_MAX / text.len();
+    let mut decoder = Decoder::new();
+    for n in 0..fit {
+        let n = n as u64;
+        assert!(decoder.push("", &done(n, function(n, &text)).to_string()).is_ok_and(|events| events.len() == 1));
+    }
+    let more = done(99, function(99, "1")).to_string();
+    assert_eq!(decoder.push("", &more), Err(DecodeError::TooMuchInput));
+    // One id with always another input; each repeat is told until the bound.
+    let mut decoder = Decoder::new();
+    for n in 0..=limits::REPEATS_MAX {
+        let events = decoder.push("", &done(0, function(1, &format!("[{n}]"))).to_string());
+        match events {
+            Ok(events) => assert!(matches!(&events[..], [StreamEvent::SyncCalls(set)] if set.len() == n + 1), "{n}"),
+            Err(fault) => assert_eq!((n, fault), (limits::REPEATS_MAX, DecodeError::TooManyRepeats)),
+        }
+    }
+    assert_eq!(decoder.push("", &done(0, function(1, "[0]")).to_string()), Ok(vec![]));
+}
+
+#[test]
+fn events_in_any_order_give_whole_calls_or_none() {
+    // covers P5, P6, P8
+    // The arguments before the item, and its end without a beginning.
+    let frames = [
+        arguments("delta", "fc_1", "{\"a\""),
+        arguments("delta", "fc_1", ":1}"),
+        added(0, with(function(1, ""), "status", json!("in_progress"))),
+        done(0, function(1, "")),
+        done(1, function(2, "{}")),
+        created(),
+        completed(json!([])),
+    ];
+    let (events, completion) = ended(&frames);
+    assert_eq!(
+        events,
+        [
+            StreamEvent::SyncCalls(vec![look(1, "{\"a\":1}")]),
+            StreamEvent::SyncCalls(vec![look(1, "{\"a\":1}"), look(2, "{}")]),
+            started()
+        ]
+    );
+    assert_eq!(completion, called(vec![function(1, "{\"a\":1}"), function(2, "{}")]));
+    // Fragments, a second announcement and a second end come after the end: it stays what it was.
+    let late = [
+        created(),
+        done(0, function(1, "{}")),
+        arguments("delta", "fc_1", "{\"b\":2}"),
+        arguments("done", "fc_1", "{\"b\":2}"),
+        added(0, function(1, "")),
+        completed(json!([function(1, "{}")])),
+    ];
+    let (events, completion) = ended(&late);
+    assert_eq!(events, [started(), StreamEvent::SyncCalls(vec![look(1, "{}")])]);
+    assert_eq!(completion, called(vec![function(1, "{}")]));
+}
+
+#[test]
+fn items_that_claim_one_place_are_told_apart_by_their_ids() {
+    // covers P7
+    let frames = [
+        created(),
+        added(0, with(function(1, ""), "status", json!("in_progress"))),
+        added(0, with(function(2, ""), "status", json!("in_progress"))),
+        arguments("delta", "fc_2", "[2]"),
+        arguments("delta", "fc_1", "[1]"),
+        done(0, without(function(1, ""), "arguments")),
+        done(0, without(function(2, ""), "arguments")),
+        completed(json!([])),
+    ];
+    let (events, completion) = ended(&frames);
+    assert_eq!(events.last(), Some(&StreamEvent::SyncCalls(vec![look(1, "[1]"), look(2, "[2]")])));
+    assert_eq!(completion, called(vec![function(1, "[1]"), function(2, "[2]")]));
+}
+
+#[test]
+fn a_terminal_event_without_a_list_keeps_what_was_streamed() {
+    // covers P10, P2
+    let opaque = json!({"type": "brand_new", "id": "n_1", "deep": {"a": [1, null, 1.5e300, "\u{0}"]}, "": true});
+    let end = json!({"type": "response.completed", "response": {"id": "resp_1", "status": "completed"}});
+    for end in [end.clone(), with(end, "response", json!(null))] {
+        let frames = [created(), done(0, opaque.clone()), done(1, function(1, "{}")), text_delta("Hi"), end];
+        let (events, completion) = ended(&frames);
+        let said =
+            [started(), StreamEvent::Opaque(opaque.clone()), StreamEvent::SyncCalls(vec![look(1, "{}")]), say("Hi")];
+        assert_eq!(events, said);
+        // Text whose item never came is kept as a message; it stood at the first place.
+        let made = json!({"type": "message", "role": "assistant",
+            "content": [{"type": "output_text", "text": "Hi", "annotations": []}]});
+        let mut kept = completion.items.clone();
+        kept.sort_by_key(|item| item["type"].as_str().map(str::to_owned));
+        assert_eq!(kept, [opaque.clone(), function(1, "{}"), made]);
+        assert_eq!((completion.text.as_str(), completion.outcome), ("Hi", Outcome::Completed));
+    }
+}
+
+#[test]
+fn ids_with_odd_characters_are_kept_as_they_are() {
+    // covers P7
+    let odd = "call\u{0}\r\n\u{1b}[2J\u{202e}/../\u{1f600}";
+    let item = with(with(function(1, ""), "call_id", json!(odd)), "id", json!("fc_1\n"));
+    let frames = [
+        created(),
+        added(0, with(item.clone(), "status", json!("in_progress"))),
+        arguments("delta", "fc_1\n", "[1]"),
+        arguments("delta", "fc_1", "[2]"),
+        done(0, without(item.clone(), "arguments")),
+        completed(json!([])),
+    ];
+    let (events, completion) = ended(&frames);
+    let call = FinishedCall::from(Call::function(odd, "look", "[1]"));
+    assert_eq!(events, [started(), StreamEvent::SyncCalls(vec![call])]);
+    assert_eq!(completion, called(vec![with(item, "arguments", json!("[1]"))]));
+}
+
+#[test]
+fn a_hundred_thousand_events_are_one_answer() {
+    const COUNT: usize = 100_000;
+    let mut decoder = Decoder::new();
+    assert_eq!(decoder.push("", &created().to_string()), Ok(vec![started()]));
+    let mut said = String::new();
+    let unknown = json!({"type": "response.brand_new", "item_id": "x"}).to_string();
+    for n in 0..COUNT {
+        let frame = match n % 4 {
+            0 => text_delta("ab").to_string(),
+            1 => arguments("delta", "fc_1", "1").to_string(),
+            2 => added(1, json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look"}))
+                .to_string(),
+            _ => unknown.clone(),
+        };
+        for event in decoder.push("", &frame).unwrap() {
+            match event {
+                StreamEvent::Text(text) => said.push_str(&text),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let events = decoder.push("", &done(1, without(function(1, ""), "arguments")).to_string()).unwrap();
+    assert_eq!(events, [StreamEvent::SyncCalls(vec![look(1, &"1".repeat(COUNT / 4))])]);
+    let end = decoder.push("", &completed(json!([])).to_string()).unwrap();
+    assert_eq!(said, "ab".repeat(COUNT / 4));
+    let [StreamEvent::Completed(end)] = &end[..] else { panic!("{} events", end.len()) };
+    assert_eq!((end.text == said, end.items.len(), &end.outcome), (true, 2, &Outcome::Completed));
+}
+
 #[test]
 fn whole_answers_that_are_none_are_typed_errors() {
     let whole = |answer: Value| Decoder::new().whole(&answer);
