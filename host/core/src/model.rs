@@ -2,6 +2,7 @@
 //! Nothing here knows a protocol, an address or a key.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
@@ -25,6 +26,8 @@ pub struct Request {
     pub previous: Option<ResponseId>,
     /// Finished calls to send back. Its own previous id has to equal `previous` where both are there (O5).
     pub delivery: Option<Delivery>,
+    /// True if the whole history is sent even where the provider keeps responses: what the delivery is for was made elsewhere.
+    pub replay: bool,
     /// True if the history was shortened: such a request can continue nothing (O5).
     pub compacted: bool,
     /// A pending effort update; stands before the outputs (O6).
@@ -49,8 +52,9 @@ pub struct ToolOffer {
     pub deferred: bool,
 }
 
-/// Options that providers spell differently (O15). `None` is "do not send".
-#[derive(Debug, Clone, PartialEq, Default)]
+/// Options that providers spell differently (O15). `None` is "do not send". `Debug` shows no values of headers, metadata or
+/// the driver's own members (O22).
+#[derive(Clone, PartialEq, Default)]
 pub struct Options {
     /// Sampling temperature.
     pub temperature: Option<f64>,
@@ -74,6 +78,37 @@ pub struct Options {
     pub extra: Map<String, Value>,
     /// Extra headers. They cannot replace authorisation (O22).
     pub headers: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            temperature,
+            max_output_tokens,
+            effort,
+            verbosity,
+            speed,
+            metadata,
+            parallel_calls,
+            prompt_cache_key,
+            volatile_suffix,
+            extra,
+            headers,
+        } = self;
+        f.debug_struct("Options")
+            .field("temperature", temperature)
+            .field("max_output_tokens", max_output_tokens)
+            .field("effort", effort)
+            .field("verbosity", verbosity)
+            .field("speed", speed)
+            .field("metadata", &metadata.keys())
+            .field("parallel_calls", parallel_calls)
+            .field("prompt_cache_key", prompt_cache_key)
+            .field("volatile_suffix", volatile_suffix)
+            .field("extra", &extra.keys().collect::<Vec<_>>())
+            .field("headers", &headers.keys())
+            .finish()
+    }
 }
 
 /// One item of history or of input.
@@ -300,5 +335,27 @@ impl RequestError {
     /// A failure without an answer.
     pub fn new(fate: Fate, error: Error) -> Self {
         Self { fate, status: None, code: String::new(), error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_value_that_an_operator_hides_is_in_the_debug_form_of_a_request() {
+        // covers O22
+        let named = |value: &str| BTreeMap::from([("x-team".to_owned(), value.to_owned())]);
+        let mut options =
+            Options { headers: named("header-secret"), metadata: named("metadata-secret"), ..Options::default() };
+        options.extra.insert("store".to_owned(), json!("member-secret"));
+        let request = Request { model: "m".into(), options, ..Request::default() };
+        let shown = format!("{request:?} {request:#?}");
+        assert!(!shown.contains("secret"), "{shown}");
+        for name in ["x-team", "store", r#"model: "m""#] {
+            assert!(shown.contains(name), "{name}: {shown}");
+        }
     }
 }

@@ -508,3 +508,22 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn no_value_of_a_header_is_in_the_debug_form_of_a_harness() {
+    // covers O22, Y11
+    let text = r#"
+[harness]
+name = "h"
+[options]
+headers = { x-team = "option-secret" }
+[providers.p]
+driver = "openai-responses"
+base_url = "https://example.com/v1?key=query-secret"
+headers = { x-team = "header-secret" }
+"#;
+    let harness = good(text);
+    let shown = format!("{harness:?} {harness:#?}");
+    assert!(!shown.contains("secret"), "{shown}");
+    assert!(shown.contains("https://example.com/v1") && shown.contains("x-team"), "{shown}");
+}
