@@ -120,8 +120,8 @@ impl ProviderConfig {
     }
 }
 
-/// Limits on waiting, each for a thing of its own (wire facts, section 1). None bounds the whole stream: that is the
-/// caller's decision.
+/// Limits on waiting, each for a thing of its own (wire facts, section 1). What breaks one of them after the request was
+/// sent leaves its fate unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// Resolve, connect, shake hands.
@@ -130,7 +130,10 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Silence within a body; any byte resets it.
     pub idle: Duration,
-    /// In place of `first_byte` for a request that does not stream.
+    /// From the head of a stream to its end, whatever comes in between.
+    pub stream: Duration,
+    /// In place of `first_byte` for a request that does not stream, and in place of `stream` for its document and for the
+    /// answer to a question.
     pub whole_answer: Duration,
 }
 
@@ -140,6 +143,7 @@ impl Default for Timeouts {
             connect: limits::CONNECT_TIMEOUT,
             first_byte: limits::FIRST_BYTE_TIMEOUT,
             idle: limits::IDLE_TIMEOUT,
+            stream: limits::STREAM_TIMEOUT,
             whole_answer: limits::WHOLE_ANSWER_TIMEOUT,
         }
     }

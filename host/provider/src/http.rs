@@ -62,6 +62,8 @@ pub(crate) enum Patience {
     FirstByte,
     /// It comes when all is done.
     WholeAnswer,
+    /// It says what is known already.
+    Question,
 }
 
 impl Http {
@@ -111,13 +113,13 @@ impl Http {
         Self { scrub: self.scrub.and(values.into_iter().cloned()), ..self.clone() }
     }
 
-    /// Takes the values of this provider's secrets out of a text.
-    fn clean(&self, text: &str) -> String {
     /// The provider's own words as they may be shown: without the values of its secrets, and not too long.
     pub(crate) fn words(&self, text: &str) -> String {
         self.scrub.words(text)
     }
 
+    /// Takes the values of this provider's secrets out of a text.
+    fn clean(&self, text: &str) -> String {
         self.scrub.clean(text)
     }
 
@@ -131,7 +133,7 @@ impl Http {
     ) -> Result<Body, RequestError> {
         let accept = match patience {
             Patience::FirstByte => "text/event-stream",
-            Patience::WholeAnswer => "application/json",
+            Patience::WholeAnswer | Patience::Question => "application/json",
         };
         let mut headers = extra;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -142,7 +144,7 @@ impl Http {
     /// Sends a GET, once, and gives the body of a 2xx answer.
     pub(crate) async fn get(&self, path: &[&str]) -> Result<Body, RequestError> {
         let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
-        self.send(Method::GET, self.base.join(path), headers, Vec::new(), Patience::FirstByte).await
+        self.send(Method::GET, self.base.join(path), headers, Vec::new(), Patience::Question).await
     }
 
     async fn send(
@@ -155,8 +157,12 @@ impl Http {
     ) -> Result<Body, RequestError> {
         headers.extend(self.headers.clone());
         let limit = match patience {
-            Patience::FirstByte => self.timeouts.first_byte,
+            Patience::FirstByte | Patience::Question => self.timeouts.first_byte,
             Patience::WholeAnswer => self.timeouts.whole_answer,
+        };
+        let whole = match patience {
+            Patience::FirstByte => self.timeouts.stream,
+            Patience::WholeAnswer | Patience::Question => self.timeouts.whole_answer,
         };
         tracing::debug!(provider = %self.provider, %method, bytes = body.len(), "request");
         let mut request = self.client.request(method, url).headers(headers);
@@ -177,7 +183,7 @@ impl Http {
             "answer"
         );
         if status.is_success() {
-            return Ok(self.body(response, limit));
+            return Ok(self.body(response, limit, whole));
         }
         // Read before anything is taken for a stream, whatever its type says (PROV-7).
         let headers = response.headers().clone();
@@ -185,14 +191,18 @@ impl Http {
         Err(refusal::read(&self.provider, status.as_u16(), &headers, &body, &self.scrub))
     }
 
-    /// The body with its limits on silence.
-    fn body(&self, response: Response, first: Duration) -> Body {
+    /// The body with its limits on silence and on the whole of it.
+    fn body(&self, response: Response, first: Duration, whole: Duration) -> Body {
         let this = self.clone();
         let pieces = response.bytes_stream().boxed();
-        Box::pin(guarded(pieces, [first, self.timeouts.idle], tokio::time::sleep).map(move |piece| match piece {
+        let waits = Waits { first, idle: self.timeouts.idle, whole };
+        Box::pin(guarded(pieces, waits, tokio::time::sleep).map(move |piece| match piece {
             Ok(piece) => Ok(piece),
             Err(Broken::Source(fault)) => Err(this.broken(&fault)),
             Err(Broken::Silent(limit)) => Err(this.silent("the answer fell silent", limit)),
+            Err(Broken::Endless(limit)) => {
+                Err(this.unknown(format!("the answer had not ended after {} s", limit.as_secs_f32())))
+            }
         }))
     }
 
@@ -241,6 +251,17 @@ impl Http {
     }
 }
 
+/// How long is waited for a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waits {
+    /// For its first piece.
+    first: Duration,
+    /// For each later piece.
+    idle: Duration,
+    /// For its end.
+    whole: Duration,
+}
+
 /// Why a body ended before its end.
 #[derive(Debug, PartialEq, Eq)]
 enum Broken<E> {
@@ -248,28 +269,34 @@ enum Broken<E> {
     Source(E),
     /// Nothing came for this long.
     Silent(Duration),
+    /// It had not ended after this long.
+    Endless(Duration),
 }
 
-/// The pieces of a body, with a limit on silence before the first one and another before each later one. Any byte counts,
-/// so comments that keep a stream alive do. It ends with the first error.
+/// The pieces of a body, with a limit on silence before the first one, another before each later one, and one on the
+/// whole. Any byte counts against silence, so comments that keep a stream alive do; only the last limit ends a stream that
+/// has nothing else. It ends with the first error.
 fn guarded<S, T, E, F>(
     pieces: S,
-    [first, idle]: [Duration; 2],
+    waits: Waits,
     timer: impl Fn(Duration) -> F,
 ) -> impl Stream<Item = Result<T, Broken<E>>>
 where
     S: Stream<Item = Result<T, E>> + Unpin,
     F: Future<Output = ()>,
 {
-    stream::unfold((Some((pieces, first)), timer), move |(state, timer)| async move {
-        let (mut pieces, limit) = state?;
+    let end = Box::pin(timer(waits.whole));
+    stream::unfold((Some((pieces, end, waits.first)), timer), move |(state, timer)| async move {
+        let (mut pieces, mut end, limit) = state?;
         let silence = pin!(timer(limit));
-        let piece = match future::select(pieces.next(), silence).await {
-            Either::Left((piece, _)) => piece,
-            Either::Right(((), _)) => return Some((Err(Broken::Silent(limit)), (None, timer))),
+        // The end is asked first: pieces that are always there must not keep it from striking.
+        let piece = match future::select(end.as_mut(), future::select(pieces.next(), silence)).await {
+            Either::Left(((), _)) => return Some((Err(Broken::Endless(waits.whole)), (None, timer))),
+            Either::Right((Either::Left((piece, _)), _)) => piece,
+            Either::Right((Either::Right(((), _)), _)) => return Some((Err(Broken::Silent(limit)), (None, timer))),
         };
         match piece? {
-            Ok(piece) => Some((Ok(piece), (Some((pieces, idle)), timer))),
+            Ok(piece) => Some((Ok(piece), (Some((pieces, end, waits.idle)), timer))),
             Err(fault) => Some((Err(Broken::Source(fault)), (None, timer))),
         }
     })
@@ -351,6 +378,8 @@ mod tests {
 
     const FIRST: Duration = Duration::from_secs(2);
     const IDLE: Duration = Duration::from_secs(3);
+    const WHOLE: Duration = Duration::from_secs(60);
+    const WAITS: Waits = Waits { first: FIRST, idle: IDLE, whole: WHOLE };
 
     /// Reads pieces with timers of which the given one strikes; gives what was read and the limits that were set.
     fn read(
@@ -360,8 +389,12 @@ mod tests {
         let set = Mutex::new(Vec::new());
         let timer = |limit| {
             let mut set = set.lock().unwrap();
-            set.push(limit);
-            let strikes = strikes == Some(set.len());
+            // The limit on the whole is set once, before all others, and is far away.
+            let whole = limit == WHOLE;
+            if !whole {
+                set.push(limit);
+            }
+            let strikes = !whole && strikes == Some(set.len());
             async move {
                 if !strikes {
                     future::pending::<()>().await;
@@ -377,7 +410,7 @@ mod tests {
         });
         let source =
             if strikes == Some(stalled + 1) { source.chain(stream::pending()).boxed() } else { source.boxed() };
-        let read = block_on(guarded(source, [FIRST, IDLE], timer).collect());
+        let read = block_on(guarded(source, WAITS, timer).collect());
         (read, set.into_inner().unwrap())
     }
 
@@ -387,6 +420,27 @@ mod tests {
         let (read, set) = read(vec![Ok(": keep"), Ok("-alive\n"), Ok("data: 1\n\n")], None);
         assert_eq!(read, [Ok(": keep"), Ok("-alive\n"), Ok("data: 1\n\n")]);
         assert_eq!(set, [FIRST, IDLE, IDLE, IDLE]);
+    }
+
+    #[test]
+    fn a_body_that_never_ends_is_ended_however_busy_it_is() {
+        // SSE-13
+        // The limit on the whole strikes when it is asked for the fourth time; a piece is there each time.
+        let asked = Mutex::new(0);
+        let timer = |limit| {
+            let asked = &asked;
+            future::poll_fn(move |_| {
+                if limit != WHOLE {
+                    return std::task::Poll::Pending;
+                }
+                let mut asked = asked.lock().unwrap();
+                *asked += 1;
+                if *asked == 4 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+        };
+        let keep_alive = stream::repeat(Ok::<_, &str>(":\n"));
+        let read: Vec<_> = block_on(guarded(keep_alive, WAITS, timer).take(10).collect());
+        assert_eq!(read, [Ok(":\n"), Ok(":\n"), Ok(":\n"), Err(Broken::Endless(WHOLE))]);
     }
 
     #[test]

@@ -59,7 +59,12 @@ pub const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Silence that ends a stream. Any byte counts, comments too; models think for minutes without a word.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Time to the first byte of an answer that does not stream: the model has finished by then.
+/// Time from an answer's head to its end, if it streams. Silence does not end a stream that sends a comment each minute, and
+/// a turn would hold its session for ever. The longest answers that models are known to give take a third of it.
+pub const STREAM_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+/// Time to the first byte of an answer that does not stream: the model has finished by then. And
+/// from there to its end: a document that takes longer is dripping.
 pub const WHOLE_ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long an unused connection is kept. Shorter than the servers' own limits, so that a request seldom meets a

@@ -231,3 +231,49 @@ async fn silence_has_limits_of_its_own_before_and_within_an_answer() {
         assert_eq!(server.requests().len(), 1, "{name}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_keeps_sending_and_never_ends_is_ended() {
+    // covers G13
+    // SSE-13: a comment breaks every silence.
+    let short = Duration::from_millis(40);
+    let long = Timeouts::default();
+    let body = without_end().into_bytes();
+    let shown = vec![started(), StreamEvent::Text("Hel".into())];
+    for (name, timeouts, kind, steps, shown) in [
+        ("comments", Timeouts { stream: short, ..long }, EVENT_STREAM, vec![Do::Send(body), Do::Repeat(":\n")], shown),
+        ("events", Timeouts { stream: short, ..long }, EVENT_STREAM, vec![Do::Repeat("data: {}\n\n")], vec![]),
+        // Its first byte is in time; what drips is the rest.
+        (
+            "a document",
+            Timeouts { stream: short, ..long },
+            "application/json",
+            vec![Do::Send(b"{\"id\":".to_vec()), Do::Repeat(" ")],
+            vec![],
+        ),
+    ] {
+        let mut all = vec![Do::Send(head(kind))];
+        all.extend(steps);
+        let server = Server::start(vec![all]).await;
+        let (events, error) = read(&server.url, timeouts).await;
+        let error = error.unwrap();
+        let message = r#"provider "openai": the answer had not ended after 0.04 s"#;
+        assert_eq!((events, error.fate, error.error.message.as_str()), (shown, Fate::Unknown, message), "{name}");
+        assert_eq!(server.requests().len(), 1, "{name}");
+    }
+    // An answer that was not to stream, and the answer to a question, have the limit of a whole answer.
+    let timeouts = Timeouts { whole_answer: short, ..long };
+    let drip = || vec![Do::Send(head("application/json")), Do::Send(b"{".to_vec()), Do::Repeat(" ")];
+    let server = Server::start(vec![drip(), drip()]).await;
+    let mut config = config(&server.url);
+    config.timeouts = timeouts;
+    let driver = connect(config);
+    let whole = wharf_core::model::Request { stream: false, ..ask("x") };
+    let mut errors = vec![collect(driver.open(whole).await.unwrap()).await.unwrap_err()];
+    errors.push(driver.retrieve(&"resp_1".into()).await.unwrap_err());
+    for error in errors {
+        let message = error.error.message;
+        assert_eq!(message, r#"provider "openai": the answer had not ended after 0.04 s"#);
+        assert_eq!(error.fate, Fate::Unknown);
+    }
+}

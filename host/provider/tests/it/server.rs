@@ -12,6 +12,8 @@ pub(crate) enum Do {
     Send(Vec<u8>),
     /// Sends these bytes one by one.
     Dribble(Vec<u8>),
+    /// Sends these bytes again and again until the client goes.
+    Repeat(&'static str),
     /// Holds the socket open until the client goes.
     Hold,
     /// Waits for the next request on the same socket; the next script is for it.
@@ -62,6 +64,14 @@ async fn serve(mut socket: TcpStream, scripts: &mut impl Iterator<Item = Vec<Do>
                         socket.flush().await.unwrap_or(());
                         tokio::task::yield_now().await;
                     }
+                }
+                Do::Repeat(text) => {
+                    tokio::spawn(async move {
+                        while socket.write_all(text.as_bytes()).await.is_ok() {
+                            tokio::task::yield_now().await;
+                        }
+                    });
+                    return;
                 }
                 Do::Hold => {
                     tokio::spawn(async move {
