@@ -50,9 +50,10 @@ pub const PATTERNS_MAX: usize = 64;
 /// patterns that each need a megabyte would cost a gigabyte and ten seconds.
 pub const PATTERNS_BYTES_MAX: usize = 4 << 20;
 
-/// Longest text of all patterns of one schema, or of one pattern of a grammar, in bytes. Reading a pattern costs some
-/// kilobytes for each class of letters in it before its compiled form is measured.
-pub const PATTERNS_TEXT_BYTES_MAX: usize = 16 << 10;
+/// Longest text of all patterns of one schema, or of one pattern of a grammar, in bytes. Before its compiled form
+/// is measured, reading a pattern costs some kilobytes for each class of letters in it, and a fifth of a millisecond where
+/// the class ignores case.
+pub const PATTERNS_TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// Most steps that checking one value against a schema may take by the schema's own shape. References that fan out make a
 /// small schema take exponential time; such a schema is refused, or its input is allowed less depth.
