@@ -212,6 +212,10 @@ impl Session {
         match done {
             Ok(result) => Ok(result),
             Err(error) => {
+                // A socket that drops, or a request that is refused, must not kill a payment half way (L57).
+                if let Err(failure) = coordinator.wind_down().await {
+                    tracing::debug!(%failure, "what ran could not be waited for");
+                }
                 // Whatever is pending is journaled; the lease must not stand in the next opener's way.
                 coordinator.abort().await;
                 Err(error)

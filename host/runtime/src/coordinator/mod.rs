@@ -370,6 +370,17 @@ impl Coordinator {
         Ok(true)
     }
 
+    /// Starts nothing new, and lets what runs come to its end, so that its results are journaled: for a turn that stops with
+    /// an error (L57). Each call has a time limit of its own.
+    ///
+    /// # Errors
+    /// Store errors; a cancelled error if the turn is cancelled meanwhile.
+    pub async fn wind_down(&mut self) -> Result<(), Error> {
+        self.act(Event::Stop).await?;
+        while self.wait_job().await? {}
+        Ok(())
+    }
+
     /// Waits for the sync calls that are not held, then puts what is ready into a delivery and saves it (L30).
     ///
     /// # Errors

@@ -171,6 +171,26 @@ fn a_stop_starts_nothing_new_and_brings_the_turn_to_rest() {
 }
 
 #[test]
+fn winding_down_waits_for_what_runs_and_starts_nothing_in_its_place() {
+    // covers L57
+    let mut world = World::new();
+    world.settings.calls_at_once = 1;
+    world.executor.plan("a1", Ending::output("paid"));
+    world.sim.run(async {
+        let mut c = world.streaming().await;
+        let steps = [started("r1"), Step::call(background("a1", "pay")), Step::call(background("a2", "pay"))];
+        world.read(&mut c, steps).await.unwrap_err();
+        c.wind_down().await.unwrap();
+        assert_eq!(states(&c), json!({ "a1": ready("paid"), "a2": "Queued" }));
+        assert!(c.checkpoint().unwrap().response_in_flight(), "what is uncertain stays so");
+        c.wind_down().await.unwrap();
+    });
+    assert_eq!(world.executor.runs(), ["a1#1"]);
+    assert_eq!(world.executor.dropped(), []);
+    assert_eq!(world.tail(1), ["settled a1 done: paid"]);
+}
+
+#[test]
 fn a_stop_that_came_before_the_run_makes_no_request() {
     // covers L62
     let world = World::new();
