@@ -1,5 +1,6 @@
 //! Tests that cross crates.
 
 mod architecture;
+mod http;
 mod languages;
 mod turn;
