@@ -110,7 +110,7 @@ pub enum AfterLost {
     Continue,
 }
 
-/// Where models are (Z4). `Debug` shows neither values of headers nor an address's query (O22, Y11).
+/// Where models are (Z4). `Debug` shows no values of headers (O22, Y11).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Provider {
     /// The protocol, by the name under which a driver is registered (Z3).
@@ -130,11 +130,9 @@ pub struct Provider {
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { driver, base_url, api_key, headers, insecure_http, place } = self;
-        // Some gateways want a key in the query; a fragment is as little an address's name.
-        let address = base_url.as_deref().map(|url| url.split(['?', '#']).next().unwrap_or_default());
         f.debug_struct("Provider")
             .field("driver", driver)
-            .field("base_url", &address)
+            .field("base_url", base_url)
             .field("api_key", api_key)
             .field("headers", &headers.keys())
             .field("insecure_http", insecure_http)
