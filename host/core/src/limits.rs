@@ -59,6 +59,10 @@ pub const PATTERNS_TEXT_BYTES_MAX: usize = 8 << 10;
 /// small schema take exponential time; such a schema is refused, or its input is allowed less depth.
 pub const SCHEMA_STEPS_MAX: u64 = 100_000;
 
+/// Most steps that checking one value may take: those of [`SCHEMA_STEPS_MAX`] along each path through it. A second or
+/// two; a schema of usual cost takes an input of the largest size.
+pub const CHECK_STEPS_MAX: u64 = 100_000_000;
+
 /// Most subschemas that are open at once while one value is checked. The checker calls itself for each; six times as many
 /// were seen to fit the two mebibytes that a worker's stack has.
 pub const SCHEMA_NESTING_MAX: u64 = 2_000;

@@ -21,8 +21,8 @@ pub(crate) use strict::depth;
 pub struct Schema {
     source: Value,
     validator: Validator,
-    /// Deepest input whose check stays within [`limits::SCHEMA_STEPS_MAX`].
-    depth_max: usize,
+    /// The steps along one path through a value, by the value's depth; deeper values are not checked.
+    steps: Vec<u64>,
 }
 
 impl Schema {
@@ -42,7 +42,7 @@ impl Schema {
             return Err(SchemaFault::LongNames);
         }
         let bare = without_identity(source)?;
-        let depth_max = cost::depth_max(&bare)?;
+        let steps = cost::steps_by_depth(&bare)?;
         let share = pattern_share(&bare)?;
         let validator = jsonschema::options()
             .offline()
@@ -53,7 +53,7 @@ impl Schema {
                 pointer: fault.instance_path().as_str().to_owned(),
                 why: fault.to_string(),
             })?;
-        Ok(Self { source: source.clone(), validator, depth_max })
+        Ok(Self { source: source.clone(), validator, steps })
     }
 
     /// The schema as it was written.
@@ -61,16 +61,24 @@ impl Schema {
         &self.source
     }
 
+    /// Deepest value that is checked.
+    fn depth_max(&self) -> usize {
+        self.steps.len() - 1
+    }
+
     /// Checks a value.
     ///
     /// # Errors
-    /// The first misfit, with its place in the value.
+    /// The first misfit, with its place in the value; or that the check would take more than
+    /// [`limits::CHECK_STEPS_MAX`] steps.
     pub fn check(&self, value: &Value) -> Result<(), Misfit> {
-        if strict::depth(value) > self.depth_max {
-            return Err(Misfit {
-                pointer: String::new(),
-                why: format!("it is nested deeper than {} levels", self.depth_max),
-            });
+        let whole = |why: String| Err(Misfit { pointer: String::new(), why });
+        let Some(&steps) = self.steps.get(strict::depth(value)) else {
+            return whole(format!("it is nested deeper than {} levels", self.depth_max()));
+        };
+        // No value has more paths than values in it.
+        if cost::values_in(value).saturating_mul(steps) > limits::CHECK_STEPS_MAX {
+            return whole(format!("it has more than {} values", limits::CHECK_STEPS_MAX / steps));
         }
         self.validator.validate(value).map_err(|fault| Misfit {
             pointer: fault.instance_path().as_str().to_owned(),

@@ -17,17 +17,18 @@ use crate::limits;
 /// Most edges that the analysis follows; anchors of one name may lead from each reference to each of them.
 const EDGES_MAX: usize = 200_000;
 
-/// Deepest value whose check stays within [`limits::SCHEMA_STEPS_MAX`] steps and [`limits::SCHEMA_NESTING_MAX`] open
-/// subschemas; at most [`limits::JSON_DEPTH_MAX`].
+/// The steps along one path through a value, for each depth of the value from 0 on: as far as they stay within
+/// [`limits::SCHEMA_STEPS_MAX`] steps and [`limits::SCHEMA_NESTING_MAX`] open subschemas, and at most to
+/// [`limits::JSON_DEPTH_MAX`]. Never empty.
 ///
 /// # Errors
 /// If a reference leaves the schema, leads to itself, or not even a flat value can be checked.
-pub(super) fn depth_max(schema: &Value) -> Result<usize, SchemaFault> {
+pub(super) fn steps_by_depth(schema: &Value) -> Result<Vec<u64>, SchemaFault> {
     let graph = Graph::of(schema)?;
     let order = graph.in_place_order()?;
     let mut below: Option<Vec<Cost>> = None;
-    let mut deepest = None;
-    for depth in 0..=limits::JSON_DEPTH_MAX {
+    let mut steps = Vec::new();
+    for _ in 0..=limits::JSON_DEPTH_MAX {
         let mut costs = vec![Cost::default(); graph.nodes.len()];
         for &at in &order {
             costs[at] = graph.nodes[at].cost(&costs, below.as_deref());
@@ -36,10 +37,10 @@ pub(super) fn depth_max(schema: &Value) -> Result<usize, SchemaFault> {
         if whole.steps > limits::SCHEMA_STEPS_MAX || whole.nesting > limits::SCHEMA_NESTING_MAX {
             break;
         }
-        deepest = Some(depth);
+        steps.push(whole.steps);
         below = Some(costs);
     }
-    deepest.ok_or(SchemaFault::TooCostly)
+    if steps.is_empty() { Err(SchemaFault::TooCostly) } else { Ok(steps) }
 }
 
 /// What one check with a subschema takes.
@@ -284,7 +285,7 @@ fn anchors(root: &Value) -> HashMap<&str, Vec<&Value>> {
 }
 
 /// How many values are in a value, itself among them.
-fn values_in(value: &Value) -> u64 {
+pub(super) fn values_in(value: &Value) -> u64 {
     let mut seen = 0u64;
     let mut open = vec![value];
     while let Some(value) = open.pop() {

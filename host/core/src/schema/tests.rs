@@ -254,6 +254,24 @@ fn what_a_schema_lists_counts_as_steps() {
 }
 
 #[test]
+fn a_wide_value_is_checked_as_far_as_the_schema_is_cheap() {
+    // covers L47
+    let wide = |count: usize| Value::Array(vec![json!(7); count]);
+    // Each item is compared with thousands of values.
+    let costly = schema(&json!({ "type": "array", "items": { "enum": (0..40_000).collect::<Vec<u32>>() } }));
+    assert_eq!(costly.check(&wide(1000)), Ok(()));
+    let misfit = costly.check(&wide(100_000)).expect_err("it would take four thousand million steps");
+    let most = limits::CHECK_STEPS_MAX / costly.steps[1];
+    assert_eq!(misfit.to_string(), format!("it has more than {most} values"));
+    // The list is a value too.
+    let most = usize::try_from(most).expect("it is a small number");
+    assert_eq!(costly.check(&wide(most - 1)), Ok(()));
+    assert_eq!(costly.check(&wide(most)), Err(misfit));
+    let cheap = schema(&json!({ "type": "array", "items": { "type": "integer" } }));
+    assert_eq!(cheap.check(&wide(100_000)), Ok(()));
+}
+
+#[test]
 fn a_text_pattern_matches_as_a_whole_or_is_found() {
     let pattern = TextPattern::compile("a|bc").expect("it is one");
     for (text, whole, found) in
@@ -405,7 +423,7 @@ fn a_chain_of_references_cannot_use_up_the_stack() {
     ];
     for link in links {
         let schema = schema(&round(200, link));
-        let nested = |end: Value| (0..schema.depth_max - 1).fold(end, |inner, _| json!({ "a": inner }));
+        let nested = |end: Value| (0..schema.depth_max() - 1).fold(end, |inner, _| json!({ "a": inner }));
         assert_eq!(schema.check(&nested(json!({}))), Ok(()));
         assert!(schema.check(&nested(json!(1))).is_err());
         assert!(
