@@ -149,9 +149,11 @@ impl Wharf {
         for (name, text) in &loading.texts {
             instructions.push_str(&framed(name, text));
         }
+        let table = ToolTable::new(std::mem::take(&mut loading.tools), &[]);
+        loading.leave_out(&table);
         Ok(Agent {
             wharf: self.clone(),
-            table: Arc::new(ToolTable::new(loading.tools, &[])),
+            table: Arc::new(table),
             sources: Arc::new(loading.sources),
             reports: Arc::new(loading.reports),
             instructions: instructions.trim().into(),
@@ -325,6 +327,19 @@ impl Loading {
         }
         self.sources.insert(one.name, one.source);
         self.reports.push(one.report);
+    }
+
+    /// Says which tools have no name under which they could be shown, where the others are.
+    fn leave_out(&mut self, table: &ToolTable) {
+        for (capability, tool) in table.refused() {
+            let reports = self.reports.iter_mut().filter(|report| report.name == capability);
+            for CapabilityReport { status, .. } in reports {
+                if let CapabilityStatus::Loaded { tools, refused } = status {
+                    tools.retain(|name| name != tool.name.as_str());
+                    refused.push(tool.clone());
+                }
+            }
+        }
     }
 }
 
