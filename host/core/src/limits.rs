@@ -103,6 +103,15 @@ pub const OUTPUT_HEAD_BYTES: usize = 64 << 10;
 /// are in it.
 pub const REASON_BYTES_MAX: usize = 4 << 10;
 
+/// Longest text that the notice of a lost answer quotes for a call, in bytes: enough to see what it was.
+pub const NOTICE_TEXT_BYTES_MAX: usize = 2 << 10;
+
+/// Length of all lines of such a notice, in bytes, beyond which a further line is cut to [`NOTICE_SHORT_LINE_BYTES`].
+pub const NOTICE_BYTES_MAX: usize = 256 << 10;
+
+/// Length of a line for which the notice of a lost answer has no room, in bytes: the tool's name and a glance at its input.
+pub const NOTICE_SHORT_LINE_BYTES: usize = 120;
+
 /// Largest output that stands in its record, in bytes; larger ones are blobs (design section 8).
 pub const INLINE_OUTPUT_BYTES_MAX: usize = 32 << 10;
 

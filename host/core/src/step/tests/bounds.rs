@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::limits::{
-    BLOB_BYTES_MAX, CALL_PAYLOAD_BYTES_MAX, ID_BYTES_MAX, REASON_BYTES_MAX, RECORD_BYTES_MAX, RECORD_DEPTH_MAX,
+    BLOB_BYTES_MAX, CALL_PAYLOAD_BYTES_MAX, ID_BYTES_MAX, NOTICE_BYTES_MAX, REASON_BYTES_MAX, RECORD_BYTES_MAX,
+    RECORD_DEPTH_MAX,
 };
 use crate::model::Usage;
+use crate::reconcile::UncertaintyRules;
 
 fn nested(levels: usize) -> Value {
     (0..levels).fold(json!(1), |inner, _| json!([inner]))
@@ -138,4 +140,34 @@ fn reason_of_a_settled_request_is_cut() {
         _ => None,
     });
     assert_eq!(why, Some(REASON_BYTES_MAX - 1), "at the border of a letter");
+}
+
+// covers L59
+#[test]
+fn notice_of_a_lost_answer_quotes_the_beginning_of_long_texts_and_leaves_no_call_out() {
+    let rules = UncertaintyRules { continue_after_lost: true, ..UncertaintyRules::default() };
+    let mut host = Host::with(Settings { uncertainty: rules, ..Settings::default() });
+    host.respond("resp_1", &[(sync("a"), start())]);
+    host.ended("a", "out");
+    host.act(Event::Prepare);
+    host.begin();
+    let lost = 30;
+    for at in 0..lost {
+        let id = format!("c{at}");
+        host.call(Call::custom(id.as_str(), "pay", "\u{1}".repeat(5_000)).asynchronous(), start());
+        host.ended(&id, &"y".repeat(6_000));
+    }
+    host.act(Event::StreamBroken);
+    host.act(Event::Resolve(Evidence::Unasked { can_retrieve: false }));
+    host.act(Event::Prepare);
+    let [Item::Message { role: Role::User, text }] = &host.checkpoint().delivery().unwrap().after[..] else {
+        panic!("{:?}", host.checkpoint().delivery())
+    };
+    let (input, output) = ("\\u0001".repeat(2048), "y".repeat(2048));
+    let line = format!("- pay \"{input}\" (the first 2048 of 5000 bytes): \"{output}\" (the first 2048 of 6000 bytes)");
+    let whole = NOTICE_BYTES_MAX / line.len();
+    let short = format!("{} …", &line[..120]);
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    let expected = [vec![line.as_str(); whole], vec![short.as_str(); lost - whole]].concat();
+    assert!(lines == expected, "{} lines, {} bytes", lines.len(), text.len());
 }
