@@ -304,6 +304,7 @@ impl Inner {
             StoreState::new(StateParts {
                 capability: self.name.clone(),
                 roots: if bounds.pure { Arc::default() } else { self.roots.clone() },
+                descriptors: self.sandbox.descriptors.clone(),
                 env: if bounds.pure { &[] } else { &self.env },
                 attachments: match &question {
                     Question::Invoke(call) => call.attachments.clone(),

@@ -1,7 +1,7 @@
 //! `wasi:filesystem` where the engine's own implementation is not strict enough: the folders are the ones that were opened
 //! at load, only regular files and folders can be opened (a FIFO would hold a thread for as long as nobody writes to it),
 //! nothing of the kernel's own file systems can (below a granted `/` they show the host's memory and environment), and masks
-//! answer as if they were not there. All other functions of the interface stay the engine's own: they work on
+//! answer as if they were not there. What is open is counted, and past the bound the answer is "quota". All other functions of the interface stay the engine's own: they work on
 //! handles that came from here.
 
 use std::io;
@@ -234,8 +234,12 @@ fn restrict_p2(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
                     ),
                 };
                 let found = folder(store.data_mut(), &fd)?;
+                let Some(rooms) = store.data().room_for_file() else { return Ok((Err(ErrorCode::Quota),)) };
                 match opened(found, path, asked).await {
-                    Ok(descriptor) => Ok((Ok(store.data_mut().table().push(descriptor)?),)),
+                    Ok(descriptor) => {
+                        rooms.iter().for_each(|room| room.take(&descriptor));
+                        Ok((Ok(store.data_mut().table().push(descriptor)?),))
+                    }
                     Err(error) => Ok((Err(ErrorCode::from(&error)),)),
                 }
             })
@@ -309,8 +313,12 @@ fn restrict_p3(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
                     ),
                 };
                 let found = store.with(|mut access| folder(access.data_mut(), &fd))?;
+                let Some(rooms) = store.with(|mut access| access.data_mut().room_for_file()) else {
+                    return Ok((Err(ErrorCode::Quota),));
+                };
                 match opened(found, path, asked).await {
                     Ok(descriptor) => {
+                        rooms.iter().for_each(|room| room.take(&descriptor));
                         let fd = store.with(|mut access| access.data_mut().table().push(descriptor))?;
                         Ok((Ok(fd),))
                     }

@@ -60,6 +60,7 @@ mod capability;
 mod capture;
 mod compile;
 mod contract;
+mod descriptors;
 mod engine;
 mod error;
 mod files;

@@ -59,8 +59,19 @@ pub const FIBER_STACK_BYTES: usize = 2 << 20;
 /// What one table element counts for a call's memory limit, in bytes.
 pub const TABLE_ELEMENT_BYTES: u64 = 8;
 
-/// Handles (files, streams, pollables …) that one call may hold at once.
-pub const HANDLES_MAX: usize = 10_000;
+/// Handles (files, streams, pollables …) that one call may hold at once. Each is some memory of the host's that no limit of
+/// the call's counts.
+pub const HANDLES_MAX: usize = 1_000;
+
+/// Files and folders that one call may have open at once. Programs that walk a tree have one for each level.
+pub const DESCRIPTORS_PER_CALL_MAX: usize = 128;
+
+/// Files and folders that all calls of a sandbox may have open at once: half of the 1,024 descriptors that a process has
+/// where nobody raised that, so that journal and connections go on.
+pub const DESCRIPTORS_MAX: usize = 512;
+
+/// Headers of one HTTP request or response that a component makes, in bytes: what servers commonly take.
+pub const HTTP_FIELDS_BYTES_MAX: usize = 8 << 10;
 
 /// Symbolic links that are followed on the way to one path, as many as Linux follows.
 pub const LINKS_MAX: usize = 40;

@@ -16,6 +16,7 @@ use wharf_core::grants::{Grants, Limits};
 use crate::cache::Cache;
 use crate::capability::Capability;
 use crate::compile::{Compiler, OnCompile};
+use crate::descriptors::Descriptors;
 use crate::engine::Ticker;
 use crate::error::{LoadError, SandboxError};
 use crate::inspect::{Inspection, inspect};
@@ -76,6 +77,8 @@ pub(crate) struct Inner {
     pub(crate) ticker: Ticker,
     /// One for each call that holds an instance.
     pub(crate) calls: Arc<Semaphore>,
+    /// Files that all calls have open.
+    pub(crate) descriptors: Arc<Descriptors>,
     handle: Handle,
     runtime: Mutex<Option<Runtime>>,
     status: SandboxStatus,
@@ -119,6 +122,7 @@ impl Sandbox {
             compiler: Compiler::new(&engine, cache, options.on_compile),
             ticker: Ticker::start(&engine)?,
             calls: Arc::new(Semaphore::new(limits::CALLS_AT_ONCE_MAX)),
+            descriptors: Descriptors::new(limits::DESCRIPTORS_MAX),
             handle: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
             status,

@@ -13,6 +13,7 @@ use wasmtime_wasi_http::{
 
 use crate::call::{Attachment, Observer, OutputKind, Progress};
 use crate::capture::Capture;
+use crate::descriptors::{Descriptors, Room};
 use crate::limits;
 use crate::roots::OpenRoots;
 
@@ -25,6 +26,8 @@ pub(crate) struct StoreState {
     pub(crate) meter: Meter,
     pub(crate) deadline: Instant,
     roots: Arc<OpenRoots>,
+    /// This call's count of open files, and that of all calls.
+    descriptors: [Arc<Descriptors>; 2],
     capability: Arc<str>,
     attachments: Vec<Attachment>,
     observer: Arc<dyn Observer>,
@@ -35,6 +38,8 @@ pub(crate) struct StoreState {
 pub(crate) struct StateParts<'a> {
     pub(crate) capability: Arc<str>,
     pub(crate) roots: Arc<OpenRoots>,
+    /// The count of all calls.
+    pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) env: &'a [(String, String)],
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) memory_bytes: u64,
@@ -59,14 +64,17 @@ impl StoreState {
         }
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits::HANDLES_MAX);
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(limits::HTTP_FIELDS_BYTES_MAX);
         Self {
             wasi: wasi.build(),
-            http: WasiHttpCtx::new(),
+            http,
             hooks: DenyRequests,
             table,
             meter: Meter::new(parts.memory_bytes),
             deadline: parts.deadline,
             roots: parts.roots,
+            descriptors: [Descriptors::new(limits::DESCRIPTORS_PER_CALL_MAX), parts.descriptors],
             capability: parts.capability,
             attachments: parts.attachments,
             observer: parts.observer,
@@ -76,6 +84,12 @@ impl StoreState {
 
     pub(crate) fn roots(&self) -> &Arc<OpenRoots> {
         &self.roots
+    }
+
+    /// Room for one more open file, in this call's count and in that of all calls.
+    pub(crate) fn room_for_file(&self) -> Option<[Room; 2]> {
+        let [own, all] = &self.descriptors;
+        Some([own.room()?, all.room()?])
     }
 
     pub(crate) fn table(&mut self) -> &mut ResourceTable {

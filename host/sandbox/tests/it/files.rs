@@ -51,7 +51,8 @@ const CODES: [&str; 37] = [
 
 /// The first letter of the input says what to do with the path behind it, in the first folder that the guest sees:
 /// `r`ead 64 bytes, `R` the same without following a link, `w`rite "x" (made if it is not there), `s`tat, `l` read a link,
-/// open as a `d`irectory, open and keep nothing: `o`. Gives text, or the number of an error code, or "none" of folders.
+/// open as a `d`irectory, open and keep nothing: `o`; `n`: open 127 times and say what comes of it the 128th time, `N`: 128
+/// times and the 129th. Gives text, or the number of an error code, or "none" of folders.
 fn files(p3: bool) -> Guest {
     let (version, async_, codes) = if p3 {
         let cases: String =
@@ -149,7 +150,7 @@ fn files(p3: bool) -> Guest {
     let error_at = 0x80304;
     let invoke = format!(
         r#"(local $what i32) (local $path i32) (local $path_len i32) (local $dir i32) (local $fd i32)
-           (local $of i32) (local $df i32) (local $pf i32)
+           (local $of i32) (local $df i32) (local $pf i32) (local $opens i32)
            (i32.store16 (i32.const 0x80400) (i32.const 0x6b6f)) ;; ok
            (call $directories (i32.const 0x80300))
            (if (i32.eqz (i32.load (i32.const 0x80304))) (then
@@ -168,6 +169,13 @@ fn files(p3: bool) -> Guest {
            (local.set $pf (i32.ne (local.get $what) (i32.const 82)))
            (if (i32.eq (local.get $what) (i32.const 119)) (then (local.set $of (i32.const 1)) (local.set $df (i32.const 2))))
            (if (i32.eq (local.get $what) (i32.const 100)) (then (local.set $of (i32.const 2))))
+           (if (i32.or (i32.eq (local.get $what) (i32.const 110)) (i32.eq (local.get $what) (i32.const 78))) (then ;; n N
+             (local.set $opens (i32.add (i32.const 127) (i32.eq (local.get $what) (i32.const 78))))
+             (loop $again
+               (call $open (local.get $dir) (i32.const 1) (local.get $path) (local.get $path_len) (i32.const 0) (i32.const 1) (i32.const 0x80300))
+               (if (i32.load8_u (i32.const 0x80300)) (then (unreachable)))
+               (local.set $opens (i32.sub (local.get $opens) (i32.const 1)))
+               (br_if $again (local.get $opens)))))
            (call $open (local.get $dir) (local.get $pf) (local.get $path) (local.get $path_len) (local.get $of) (local.get $df) (i32.const 0x80300))
            (if (i32.load8_u (i32.const 0x80300)) (then (return (call $ok_number (i32.load8_u (i32.const {error_at}))))))
            (local.set $fd (i32.load (i32.const 0x80304)))
@@ -413,6 +421,21 @@ async fn grants_that_reach_a_mask_are_refused() {
     // A name that begins alike is no part of it.
     std::fs::create_dir(place.path().join("granted/sub2")).unwrap();
     assert_eq!(refused(&at("granted/sub2"), FileAccess::ReadWrite, &[sub]).await, "allowed");
+}
+
+// A process has some thousand descriptors for everything; one call takes no more than its part of them.
+#[tokio::test]
+async fn files_that_a_call_has_open_are_bounded() {
+    let place = place();
+    for p3 in [false, true] {
+        let roots = given(vec![grant(&place.path().join("granted"), FileAccess::Read)], Roots::default());
+        let guest = load(&files(p3), roots).await.unwrap();
+        for name in ["file", "sub"] {
+            assert_eq!(says(&guest, &format!("n{name}")).await, "ok");
+            // The codes of WASI 0.3 are one fewer.
+            assert_eq!(says(&guest, &format!("N{name}")).await, if p3 { "deadlock" } else { "quota" });
+        }
+    }
 }
 
 // Files there are the kernel's view of the host: /proc/self is this process, whose memory and environment hold its keys.
