@@ -42,8 +42,8 @@ pub enum DecodeError {
     /// More than any answer needs to be kept.
     #[error("the answer takes more than {} bytes to keep", limits::RESPONSE_BYTES_MAX)]
     TooLarge,
-    /// A frame of very many very small values.
-    #[error("an event of the answer has more than {} values", limits::FRAME_VALUES_MAX)]
+    /// A frame or a document of very many very small values.
+    #[error("the answer has more than {} values in one piece", limits::FRAME_VALUES_MAX)]
     TooManyValues,
     /// A whole answer that is no response and no error.
     #[error("the answer is JSON but neither a response nor an error")]

@@ -277,3 +277,18 @@ async fn an_answer_that_keeps_sending_and_never_ends_is_ended() {
         assert_eq!(error.fate, Fate::Unknown);
     }
 }
+
+#[tokio::test]
+async fn a_document_of_very_many_values_is_not_read() {
+    // covers P21
+    let text = format!(r#"{{"id":"resp_1","status":"completed","output":[{}0]}}"#, "0,".repeat(1 << 20));
+    let steps = || vec![Do::Send(head("application/json")), Do::Send(text.clone().into_bytes())];
+    let server = Server::start(vec![steps(), steps()]).await;
+    let driver = connect(config(&server.url));
+    let streamed = collect(driver.open(ask("x")).await.unwrap()).await.unwrap_err();
+    let asked = driver.retrieve(&"resp_1".into()).await.unwrap_err();
+    for error in [streamed, asked] {
+        let message = r#"provider "openai": the answer has more than 1048576 values in one piece"#;
+        assert_eq!((error.fate, error.error.message.as_str()), (Fate::Unknown, message));
+    }
+}
