@@ -74,7 +74,8 @@ fn response_that_no_record_can_hold_is_not_accepted_and_its_delivery_is_ready_ag
 // covers N6, E2
 #[test]
 fn output_over_the_cap_of_a_blob_fails_its_call_once_and_its_beginning_is_kept() {
-    let cases: [(&str, Box<dyn Fn(String) -> Event>); 3] = [
+    type MakeEvent = Box<dyn Fn(String) -> Event>;
+    let cases: [(&str, MakeEvent); 3] = [
         ("runs", Box::new(|output| ended("runs", &output))),
         ("asks", Box::new(|output| Event::Decided { id: "asks".into(), decision: Decision::Output { output } })),
         ("asks", Box::new(|output| Event::Decided { id: "asks".into(), decision: Decision::Decline { output } })),
