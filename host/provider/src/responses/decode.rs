@@ -486,7 +486,8 @@ impl Decoder {
         response: &Value,
         events: &mut Vec<StreamEvent>,
     ) -> Result<(), DecodeError> {
-        let before = self.sync_calls.len();
+        let mut given = self.sync_calls.len();
+        let mut copied = 0_usize;
         let list = response["output"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (place, item) in (0u64..).zip(list) {
             let (Some(members), Some(kind)) = (item.as_object(), text(&item["type"])) else { continue };
@@ -496,12 +497,22 @@ impl Decoder {
                 None => *outcome == Outcome::Completed,
             };
             let address = Address { item_id: text(&item["id"]), call_id: text(&item["call_id"]), index: Some(place) };
+            let (native, at) = (self.native_calls.len(), events.len());
             self.item(address, &Kind::of(kind), members, whole, Asking::Terminal, events)?;
             if self.ended {
                 return Ok(());
             }
+            if self.native_calls.len() > native && self.sync_calls.len() > given {
+                // Calls are given in the order in which the model made them (I6), as a stream gives them (P21). All the
+                // sets are in memory at once, unlike in a stream, so that there is a bound for them.
+                copied = self.sync_calls.iter().fold(copied, |sum, call| sum.saturating_add(call.call.text().len()));
+                if copied <= limits::CALLS_BYTES_MAX {
+                    events.insert(at, StreamEvent::SyncCalls(self.sync_calls.clone()));
+                    given = self.sync_calls.len();
+                }
+            }
         }
-        if self.sync_calls.len() > before {
+        if self.sync_calls.len() > given {
             events.push(StreamEvent::SyncCalls(self.sync_calls.clone()));
         }
         Ok(())

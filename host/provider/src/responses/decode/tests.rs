@@ -482,7 +482,7 @@ fn malformed_arguments_are_passed_on_as_they_came() {
 
 #[test]
 fn terminal_list_brings_what_the_stream_lacked_and_nothing_twice() {
-    // covers P10
+    // covers P10, P21, I6
     let async_call = with(function(2, "{}"), "async", json!(true));
     let list = json!([message("Hello"), function(1, "{}"), async_call, function(3, "{}")]);
     let rest = [StreamEvent::Call(look_async(2, "{}")), StreamEvent::SyncCalls(vec![look(1, "{}"), look(3, "{}")])];
@@ -495,8 +495,8 @@ fn terminal_list_brings_what_the_stream_lacked_and_nothing_twice() {
     assert_eq!(completion, expected);
     // Nothing of it streamed.
     let (events, completion) = ended(&[created(), completed(list.clone())]);
-    assert_eq!(events[..2], [started(), say("Hello")]);
-    assert_eq!(events[2..], rest);
+    assert_eq!(events[..3], [started(), say("Hello"), StreamEvent::SyncCalls(vec![look(1, "{}")])]);
+    assert_eq!(events[3..], rest, "in the order in which the model made them");
     assert_eq!(completion, expected);
     // All of it streamed, in another spelling of the arguments, and the list is there too, or is empty.
     for list in [json!([message("Hello"), function(1, "{ }"), async_call, function(3, "{}")]), json!([])] {
