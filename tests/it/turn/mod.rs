@@ -11,3 +11,4 @@ mod live;
 mod parts;
 mod reading;
 mod sessions;
+mod stopping;

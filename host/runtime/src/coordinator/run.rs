@@ -103,8 +103,10 @@ impl Coordinator {
                 Next::WaitForJob => self.drive_until_job().await?,
                 Next::Resolve => return Err(Error::store("a request is uncertain; it has to be settled first")),
                 Next::Deliver | Next::Ask if made >= limit => {
-                    return Err(Error::config(format!("the limit of {limit} responses is reached and work is pending"))
-                        .hint("resume the session with a higher limit"));
+                    // Of the whole turn: what is left of a limit says little to whoever set it.
+                    let all = self.checkpoint().map_or(0, Checkpoint::completed_responses);
+                    let reached = format!("the limit of responses is reached after {all} of them, and work is pending");
+                    return Err(Error::config(reached).hint("resume the session with a higher limit"));
                 }
                 next @ (Next::Deliver | Next::Ask) => {
                     let ask = self.ask(next == Next::Deliver).await?;
