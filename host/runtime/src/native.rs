@@ -65,7 +65,7 @@ pub struct NativeCall {
 pub enum NativeError {
     /// The model is told.
     Failure(Failure),
-    /// The model is told only that something went wrong inside; the text goes to the log's `debug` level (Z14).
+    /// The model is told only that something went wrong inside; the text goes to the log's `trace` level (Z14).
     Internal(String),
 }
 

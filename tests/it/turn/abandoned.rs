@@ -28,6 +28,9 @@ async fn after_an_abandoned_turn(lines: &str) -> (World, Desk) {
     let given_up = session.reconcile(Reconcile::Abandon, "op", TurnOptions::default(), &mut nobody);
     let given_up = within("giving up", given_up).await.unwrap();
     assert_eq!((given_up.status.clone(), given_up.is_success()), (TurnStatus::Abandoned, false));
+    // Its outcome is stored like any other (Q8).
+    let again = within("resuming", session.resume(TurnOptions::default(), &mut ())).await.unwrap();
+    assert_eq!((again, world.server.requests().len()), (given_up, 1));
     let next = turn(&session, "something else").await;
     assert_eq!((next.text.as_str(), next.tool_calls), ("Never mind.", 0));
     assert_eq!(desk.calls(), []);

@@ -9,7 +9,7 @@ use wharf::store::{SqliteStore, Store};
 use wharf::{Agent, ToolNote, TurnOptions};
 use wharf_simulate::{Answer, Expect, Script};
 
-use super::kit::{ASYNC, World, component, within};
+use super::kit::{ASYNC, Desk, World, component, within};
 
 /// What the model is told of a call that was cut off and is not run again (G5).
 const INTERRUPTED: &str = "{\"error\":\"this call was interrupted: the host stopped while it ran, its outcome is uncertain, \
@@ -143,6 +143,37 @@ async fn each_run_of_a_replayed_call_leaves_its_own_mark() {
         told: INTERRUPTED.to_owned(),
     };
     assert_eq!(crash_in_the_middle_of(Crash { config: WITNESSED, ..COUNT }).await, after);
+}
+
+// covers G12, L56
+#[tokio::test]
+async fn a_keyed_call_is_run_again_with_the_key_that_it_had() {
+    let first = Answer::new().function_call("call_1", "hang", "{\"n\":1}");
+    let second = Answer::new().function_call("call_2", "multiply", "{\"n\":1}");
+    let script = Script::new("a crash").step(first).step(second).step(Answer::new().text("Done."));
+    let world = World::new(script).await;
+    let desk = Desk::default();
+    let lines = format!("{ASYNC}{}[capabilities.desk.tools]\n\"*\" = {{ replay = \"keyed\" }}\n", Desk::ENABLED);
+    let agent = world.desk(&desk, &lines).await;
+    let session = agent.session("s1");
+    let turn = async { session.turn("start", TurnOptions::default(), &mut ()).await };
+    within("the call", async {
+        tokio::select! {
+            result = turn => panic!("the turn came to an end: {result:?}"),
+            () = desk.wait_for_a_call() => {}
+        }
+    })
+    .await;
+    drop((session, agent));
+
+    let session = world.desk(&desk, &lines).await.session("s1");
+    let options = TurnOptions { take_over: true, ..TurnOptions::default() };
+    assert_eq!(within("resuming", session.resume(options, &mut ())).await.unwrap().text, "Done.");
+    let calls: Vec<(String, u32)> = desk.calls().into_iter().map(|(tool, _, attempt)| (tool, attempt)).collect();
+    assert_eq!(calls, [("hang".to_owned(), 1), ("hang".to_owned(), 2), ("multiply".to_owned(), 1)]);
+    let [one, again, other] = &desk.keys()[..] else { panic!("{:?}", desk.keys()) };
+    assert!(one.is_some() && one == again && other.is_some() && other != one, "{:?}", desk.keys());
+    world.lawful();
 }
 
 #[tokio::test]

@@ -2,12 +2,13 @@
 //! capability that remembers what it was given, and short forms for what is compared.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::watch;
 use wharf::core::harness::Harness;
 use wharf::core::record::Record;
 use wharf::core::tool::{Blob, Claims, Content, Definition, Failure, FailureKind, InputFormat};
@@ -161,7 +162,7 @@ pub(super) const INSIDE: &str = "password of the database: hunter2";
 
 /// A native capability `desk`. Clones share what they remember.
 #[derive(Clone, Default)]
-pub(super) struct Desk(Arc<Mutex<Vec<NativeCall>>>);
+pub(super) struct Desk(Arc<watch::Sender<Vec<NativeCall>>>);
 
 impl Desk {
     /// The table that enables it.
@@ -169,13 +170,23 @@ impl Desk {
 
     /// Each call so far: own name, input as the tool saw it, attempt.
     pub(super) fn calls(&self) -> Vec<(String, String, u32)> {
-        let calls = self.0.lock().unwrap();
+        let calls = self.0.borrow();
         calls.iter().map(|call| (call.tool.to_string(), call.input.clone(), call.attempt)).collect()
+    }
+
+    /// Waits until a call has come.
+    pub(super) async fn wait_for_a_call(&self) {
+        self.0.subscribe().wait_for(|calls| !calls.is_empty()).await.unwrap();
+    }
+
+    /// The idempotency key of each call so far.
+    pub(super) fn keys(&self) -> Vec<Option<String>> {
+        self.0.borrow().iter().map(|call| call.idempotency_key.clone()).collect()
     }
 
     /// Ids of the calls so far, as the tool saw them.
     pub(super) fn ids(&self) -> Vec<String> {
-        self.0.lock().unwrap().iter().map(|call| call.call_id.to_string()).collect()
+        self.0.borrow().iter().map(|call| call.call_id.to_string()).collect()
     }
 }
 
@@ -221,10 +232,11 @@ impl NativeCapability for Desk {
     }
 
     fn call(&self, call: NativeCall) -> BoxFuture<'static, Result<Vec<Content>, NativeError>> {
-        self.0.lock().unwrap().push(call.clone());
+        self.0.send_modify(|calls| calls.push(call.clone()));
         let number = || serde_json::from_str::<Value>(&call.input).unwrap()["n"].as_i64().unwrap();
         let outcome = match call.tool.as_str() {
-            "hang" => return Box::pin(std::future::pending()),
+            "hang" if call.attempt == 1 => return Box::pin(std::future::pending()),
+            "hang" => Ok(vec![Content::Text("woken up".to_owned())]),
             "multiply" => {
                 let factor = call.config.get("factor").and_then(Value::as_i64).unwrap_or(2);
                 Ok(vec![Content::Json((number() * factor).to_string())])

@@ -11,4 +11,5 @@ mod live;
 mod parts;
 mod reading;
 mod sessions;
+mod slips;
 mod stopping;
