@@ -33,6 +33,9 @@ pub const CAPABILITY_TEXT_CHARS_MAX: usize = 8_000;
 /// Longest piece of a schema that a hint shows, in characters.
 pub const SCHEMA_HINT_CHARS_MAX: usize = 600;
 
+/// Capabilities of one harness that are loaded at once. Each has its component in memory until it is compiled.
+pub const LOADS_AT_ONCE: usize = 4;
+
 /// Largest component, in bytes: script-language ones have under 20 MB.
 pub const COMPONENT_BYTES_MAX: u64 = 256 << 20;
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{self, StreamExt as _};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use wharf_core::Error;
@@ -139,12 +141,19 @@ impl Wharf {
         let surroundings = surroundings.with_files_of(&harness);
         let mut loading = Loading::default();
         let enabled: Vec<&Capability> = harness.capabilities().filter(|c| c.enabled).collect();
-        for capability in &enabled {
-            match self.load_one(&harness, capability, &enabled, &surroundings).await? {
+        // Side by side, so that one that takes long holds up no other; in the harness's order all the same.
+        let loads: Vec<BoxFuture<'_, _>> = enabled
+            .iter()
+            .map(|capability| self.load_one(&harness, capability, &enabled, &surroundings).boxed())
+            .collect();
+        let mut loads = stream::iter(loads).buffered(limits::LOADS_AT_ONCE);
+        while let Some(loaded) = loads.next().await {
+            match loaded? {
                 Ok(one) => loading.add(one),
                 Err(report) => loading.reports.push(report),
             }
         }
+        drop(loads);
         let mut instructions = harness.instructions().trim().to_owned();
         for (name, text) in &loading.texts {
             instructions.push_str(&framed(name, text));
@@ -448,6 +457,10 @@ fn read_component(path: &Path) -> Result<Vec<u8>, Error> {
     };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let folder = cap_std::fs::Dir::open_ambient_dir(parent, cap_std::ambient_authority()).map_err(why)?;
+    // A pipe would be waited for as long as nobody writes to it.
+    if !folder.metadata(name).map_err(why)?.is_file() {
+        return Err(Error::config(format!("component {:?} is no regular file", path.display())));
+    }
     let file = folder.open(name).map_err(why)?;
     let mut bytes = Vec::new();
     file.take(limits::COMPONENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(why)?;
@@ -575,4 +588,5 @@ impl Wharf {
 }
 
 #[cfg(all(test, feature = "components"))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

@@ -105,6 +105,14 @@ pub enum LoadError {
         /// The engine's own words.
         reason: String,
     },
+    /// Compilation took too long and was given up.
+    #[error("capability {name:?} was not compiled in {limit:?}")]
+    CompileTimedOut {
+        /// The capability.
+        name: String,
+        /// The limit.
+        limit: Duration,
+    },
     /// A granted folder cannot be opened.
     #[error("capability {name:?} cannot be granted the folder {path:?}")]
     Folder {
@@ -206,6 +214,9 @@ impl LoadError {
                 Some(format!("build it for wharf:tool@{}", served.join(" or wharf:tool@")))
             }
             Self::Compile { .. } => None,
+            Self::CompileTimedOut { .. } => {
+                Some("build it smaller, with optimisations, or without generated code".into())
+            }
             Self::Folder { path, .. } => {
                 Some(format!("make the folder {path:?}, or change the grant's `host` (relative to the harness file)"))
             }

@@ -6,6 +6,7 @@ use wasmparser::{Encoding, Parser, Payload};
 use wharf_core::digest::Digest;
 use wharf_core::grants::Grants;
 
+use crate::cost::Cost;
 use crate::error::LoadError;
 use crate::limits;
 
@@ -67,7 +68,8 @@ pub enum ImportVerdict {
 
 /// Reads `bytes` and judges each import by `grants`. `name` stands in errors.
 ///
-/// Fails if the bytes are not a component, are damaged before the end of what is read, or are more than the bounds allow.
+/// Fails if the bytes are not a component, are damaged before the end of what is read, or are, or would cost to compile,
+/// more than the bounds allow.
 pub fn inspect(name: &str, bytes: &[u8], grants: &Grants) -> Result<Inspection, LoadError> {
     let too_large = |what, have: usize, limit: usize| LoadError::TooLarge {
         name: name.into(),
@@ -89,6 +91,9 @@ pub fn inspect(name: &str, bytes: &[u8], grants: &Grants) -> Result<Inspection, 
             limits::COMPONENT_NAMES_MAX,
         ));
     }
+    Cost::of(bytes)
+        .map_err(|error| LoadError::Malformed { name: name.into(), reason: error.to_string() })?
+        .check(name)?;
     let tools = names.exports.iter().find_map(|export| export.strip_prefix("wharf:tool/tools@")).map(str::to_owned);
     let about = tools.as_ref().is_some_and(|version| names.exports.contains(&format!("wharf:tool/about@{version}")));
     let imports = names

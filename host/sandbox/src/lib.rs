@@ -60,6 +60,7 @@ mod capability;
 mod capture;
 mod compile;
 mod contract;
+mod cost;
 mod descriptors;
 mod engine;
 mod error;

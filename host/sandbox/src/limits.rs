@@ -23,6 +23,29 @@ pub const BLOCKING_THREADS_MAX: usize = 64;
 /// Components that are compiled at once. One compilation already uses every core.
 pub const COMPILATIONS_AT_ONCE: usize = 1;
 
+/// How long a component waits until others are compiled. The largest take seconds, so that a harness of twenty is through
+/// long before.
+pub const COMPILE_WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// How long compiling one component may take. An 18 MB component takes some ten seconds, ten times that where neither
+/// machine nor build is a quick one. A compilation that takes longer is given up and cannot be stopped; it goes on beside
+/// the others, which wait for it no more. [`FUNCTIONS_MAX`] and its like keep it from going on for ever.
+pub const COMPILE_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// Functions of one component at most. A Python component has some 30,000.
+pub const FUNCTIONS_MAX: u64 = 250_000;
+
+/// Code of one component, in bytes. Of a Python component's 18 MB two thirds are code.
+pub const CODE_BYTES_MAX: u64 = 64 << 20;
+
+/// Code of one function, in bytes. The time to compile a function grows faster than its length; the largest that people
+/// wrote, interpreters' loops, have some 200 KB.
+pub const FUNCTION_CODE_BYTES_MAX: u64 = 1 << 20;
+
+/// Instances of modules and components that one component makes inside itself. Tools that join components make dozens;
+/// nesting can make a billion of a kilobyte, and the compiler looks at each.
+pub const INSTANCES_MAX: u64 = 10_000;
+
 /// Calls that hold an instance at once, over all capabilities of a sandbox; the pool has room for exactly these, so that
 /// it cannot run out under load (LIM-8). Others wait.
 pub const CALLS_AT_ONCE_MAX: usize = 128;

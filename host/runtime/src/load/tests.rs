@@ -154,15 +154,21 @@ async fn a_component_with_an_unusable_config_schema_is_left_out_alone() {
     assert!(error.message.contains("the config of capability \"b\" does not fit"), "{error:?}");
 }
 
-struct Quiet(&'static str);
+struct Quiet {
+    text: &'static str,
+    asked: Option<std::sync::mpsc::Sender<()>>,
+}
 
 impl crate::native::NativeCapability for Quiet {
     fn about(&self) -> crate::native::About {
         let text = |text: &str| text.to_owned();
-        crate::native::About { id: text("quiet"), instructions: text(self.0), ..Default::default() }
+        crate::native::About { id: text("quiet"), instructions: text(self.text), ..Default::default() }
     }
 
     fn tools(&self, _config: &Value) -> Result<Vec<Definition>, Error> {
+        if let Some(asked) = &self.asked {
+            asked.send(()).unwrap();
+        }
         Ok(Vec::new())
     }
 
@@ -179,7 +185,7 @@ impl crate::native::NativeCapability for Quiet {
 async fn no_line_of_a_capabilitys_text_leaves_its_frame() {
     let said = async |text: &'static str| {
         let harness = harness("instructions = \"Be brief.\"\n[capabilities.c]\nnative = \"quiet\"\n");
-        let wharf = Wharf::builder().native(Quiet(text)).build().unwrap();
+        let wharf = Wharf::builder().native(Quiet { text, asked: None }).build().unwrap();
         wharf.load(harness, Surroundings::default()).await.unwrap().instructions().to_owned()
     };
     assert_eq!(said("").await, "Be brief.");
@@ -244,4 +250,49 @@ async fn a_tool_without_a_name_of_its_own_is_left_out_with_the_reason_and_the_ot
     let [(greedy, refused), other] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((&greedy[..], other), (&names[1..], &(vec!["x".to_owned()], vec![])));
     assert!(matches!(&refused[..], [why] if why.contains(r#"tool "x" cannot be offered"#)), "{refused:?}");
+}
+
+// Promise 9. The first one's compilation ends only when the second was asked for its tools.
+#[tokio::test]
+async fn a_component_that_takes_long_to_compile_holds_up_no_other_capability() {
+    let (folder, surroundings) = project();
+    write(folder.path(), "a.wasm", &guest(r#"{"type":"object"}"#));
+    let (asked, was_asked) = std::sync::mpsc::channel();
+    let was_asked = std::sync::Mutex::new(was_asked);
+    let on_compile = move |event: wharf_sandbox::CompileEvent<'_>| {
+        if let wharf_sandbox::CompileEvent::Started { .. } = event {
+            was_asked
+                .lock()
+                .unwrap()
+                .recv_timeout(std::time::Duration::from_secs(60))
+                .expect("the second one is loaded");
+        }
+    };
+    let options = wharf_sandbox::SandboxOptions {
+        on_compile: Some(Arc::new(on_compile)),
+        ..wharf_sandbox::SandboxOptions::default()
+    };
+    let native = Quiet { text: "", asked: Some(asked) };
+    let wharf = Wharf::builder().native(native).sandbox(options).build().unwrap();
+    let both = harness("[capabilities.a]\ncomponent = \"a.wasm\"\n[capabilities.b]\nnative = \"quiet\"\n");
+    let agent = wharf.load(both, surroundings).await.unwrap();
+    let loaded: Vec<_> = agent
+        .reports()
+        .iter()
+        .map(|report| (report.name.as_str(), matches!(report.status, CapabilityStatus::Loaded { .. })))
+        .collect();
+    assert_eq!(loaded, [("a", true), ("b", true)]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_component_that_is_no_regular_file_is_refused_and_not_waited_for() {
+    let (folder, surroundings) = project();
+    std::os::unix::fs::symlink("/dev/tty", folder.path().join("a.wasm")).unwrap();
+    let why = refusal(harness("[capabilities.a]\ncomponent = \"a.wasm\"\n"), surroundings.clone()).await;
+    // The folder's link leads out of it, which is refused before anything is looked at.
+    assert!(why.contains("cannot be read"), "{why}");
+    std::fs::create_dir(folder.path().join("b.wasm")).unwrap();
+    let why = refusal(harness("[capabilities.a]\ncomponent = \"b.wasm\"\n"), surroundings).await;
+    assert!(why.contains("is no regular file"), "{why}");
 }

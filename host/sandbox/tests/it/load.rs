@@ -290,6 +290,20 @@ impl Compilations {
     }
 }
 
+// LIM-6: what would cost too much to compile is seen before anything is compiled.
+#[tokio::test]
+async fn a_component_that_costs_too_much_to_compile_is_refused_uncompiled() {
+    let compilations = Compilations::default();
+    let sandbox = compilations.sandbox(None);
+    let mut text = "(component $c)".to_owned();
+    for _ in 0..14 {
+        text = format!("(component $c {text} (instance (instantiate $c)) (instance (instantiate $c)))");
+    }
+    let error = load_in(&sandbox, wat::parse_str(&text).unwrap(), Given::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "capability \"guest\" is too large: instances inside it 32767, at most 10000");
+    assert_eq!(compilations.count(), 0);
+}
+
 // SCHED-1
 #[tokio::test]
 async fn many_loads_of_one_component_at_once_compile_it_once() {
