@@ -77,6 +77,11 @@ async fn a_config_that_does_not_fit_is_refused_before_anything_runs() {
         assert!(error.message.contains(&format!("the config of capability {what:?} does not fit")), "{error}");
         assert!(error.message.starts_with("harness.toml:"), "it says where: {error}");
     }
+    // One that takes no config is given none.
+    let lines = format!("{}config = {{ unit = \"mile\" }}\n", component("units", "tool-rust"));
+    let error = refused(&world, world.builder(), &lines).await;
+    assert!(error.message.contains("capability \"units\" takes no config"), "{error}");
+    assert_eq!(error.hint.as_deref(), Some("remove the key config from [capabilities.units]"));
     assert_eq!(desk.calls(), []);
     assert_eq!(world.server.requests(), []);
 }

@@ -8,7 +8,7 @@ use wharf::core::record::{Reconcile, Record};
 use wharf::core::{ErrorKind, Seq};
 use wharf::store::{SqliteStore, Store};
 use wharf::{TurnOptions, TurnStatus};
-use wharf_simulate::{Answer, Script};
+use wharf_simulate::{Answer, Expect, Script};
 
 use super::kit::{ASYNC, Desk, World, function_output, turn, user, within};
 
@@ -81,6 +81,37 @@ async fn a_model_without_continuation_gets_the_whole_history_each_time() {
     for body in world.bodies() {
         assert_eq!(body.get("previous_response_id"), None, "{body}");
         assert!(body["tools"].as_array().unwrap().iter().all(|tool| tool.get("async").is_none()), "{body}");
+    }
+    world.lawful();
+}
+
+// covers N1, Z9
+#[tokio::test]
+async fn two_sessions_at_once_do_not_see_each_other() {
+    let answers = |name: &str, n: u32, output: &str| {
+        let first = Answer::new().wait_for("both ask").function_call("call_1", "multiply", format!("{{\"n\":{n}}}"));
+        let second = Answer::new().text(format!("{name} has it."));
+        (first.expect(Expect::new().contains(name).lacks(output)), second.expect(Expect::new().contains(output)))
+    };
+    let ((one, two), (three, four)) = (answers("Ann", 2, TWICE), answers("Bob", 3, THRICE));
+    let script = Script::new("two at once").first_match().step(two).step(four).step(one).step(three);
+    let world = World::new(script).await;
+    let desk = Desk::default();
+    let agent = world.desk(&desk, &format!("{ASYNC}{}", Desk::ENABLED)).await;
+    let (ann, bob) = (agent.session("ann"), agent.session("bob"));
+    let both_ask = async {
+        world.server.wait_for_request(2).await.unwrap();
+        world.server.release("both ask");
+    };
+    let (of_ann, of_bob, ()) = tokio::join!(turn(&ann, "I am Ann"), turn(&bob, "I am Bob"), both_ask);
+    assert_eq!((of_ann.text.as_str(), of_bob.text.as_str()), ("Ann has it.", "Bob has it."));
+    // The provider's ids are the same, and each session has its own call of that id.
+    assert_eq!(desk.ids(), ["call_1", "call_1"]);
+    for (session, name) in [(&ann, "Ann"), (&bob, "Bob")] {
+        let other = if name == "Ann" { "Bob" } else { "Ann" };
+        let messages = session.messages().await.unwrap();
+        assert_eq!(messages.len(), 4, "{messages:?}");
+        assert!(!format!("{messages:?}").contains(other), "{messages:?}");
     }
     world.lawful();
 }
