@@ -1,5 +1,7 @@
 //! Compiled code is run as it is, so where it is kept decides whose code runs.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -586,7 +586,3 @@ impl Wharf {
         Secret::new(text.trim())
     }
 }
-
-#[cfg(all(test, feature = "components"))]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests;

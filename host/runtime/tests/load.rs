@@ -1,24 +1,29 @@
-//! What loading adds to what the harness says, and what of it harms whom.
+//! Loading a harness: what it adds to what the harness says, and what of it harms whom.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg(feature = "components")]
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
-use futures::FutureExt;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use wharf_core::harness::Harness;
-use wharf_core::tool::{Claims, Content, InputFormat};
-
-use super::*;
-use crate::native::{About, NativeCall, NativeCapability, NativeError};
-
-/// Components in the text format, as the sandbox's own tests make them.
-#[path = "../../../sandbox/tests/it/kit.rs"]
-#[allow(dead_code, reason = "the sandbox's tests use the rest")]
-mod kit;
+use serde_json::Value;
+use wharf::core::Error;
+use wharf::core::digest::Digest;
+use wharf::core::harness::Harness;
+use wharf::core::tool::{Claims, Content, Definition, InputFormat};
+use wharf::native::{About, NativeCall, NativeCapability, NativeError};
+use wharf::sandbox::{CompileEvent, SandboxOptions};
+use wharf::{CapabilityStatus, Surroundings, Wharf};
 
 use kit::Guest;
 
-/// A component that no test compiles: what is tested is decided before.
-const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
+/// Components in the text format, as the sandbox's own tests make them.
+#[path = "../../sandbox/tests/it/kit.rs"]
+#[allow(dead_code, reason = "the sandbox's tests use the rest")]
+mod kit;
 
 fn harness(rest: &str) -> Harness {
     let text = format!("[harness]\nname = \"t\"\nmodel = \"p/m\"\n{rest}");
@@ -31,45 +36,6 @@ fn project() -> (tempfile::TempDir, Surroundings) {
     std::fs::write(folder.path().join("h.toml"), "").unwrap();
     let surroundings = Surroundings::of_file(&folder.path().canonicalize().unwrap().join("h.toml"));
     (folder, surroundings)
-}
-
-#[test]
-fn files_of_keys_and_secrets_are_masked_and_components_and_commands_are_fixed() {
-    let harness = harness(
-        r#"
-[providers.p]
-driver = "openai-responses"
-api_key = { file = "keys/p" }
-[providers.q]
-driver = "openai-responses"
-api_key = { env = "Q" }
-[capabilities.a]
-component = "a.wasm"
-[[capabilities.a.grants.secrets]]
-name = "one"
-from = { file = "/etc/one" }
-to = "https://a.example"
-as = "bearer"
-[[capabilities.a.grants.secrets]]
-name = "two"
-from = { command = ["pass", "show", "./two"] }
-to = "https://a.example"
-as = "bearer"
-[capabilities.b]
-component = "more/b.wasm"
-enabled = false
-[[capabilities.b.grants.secrets]]
-name = "three"
-from = { file = "three" }
-to = "https://a.example"
-as = "bearer"
-"#,
-    );
-    let surroundings = Surroundings { base: "/base".into(), masked: vec!["/base/h.toml".into()], fixed: Vec::new() };
-    let with = surroundings.with_files_of(&harness);
-    let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-    assert_eq!(paths(&with.masked), ["/base/h.toml", "/base/keys/p", "/etc/one", "/base/three"]);
-    assert_eq!(paths(&with.fixed), ["/base/a.wasm", "/base/./two", "/base/more/b.wasm"]);
 }
 
 /// Why the capability `a` was refused.
@@ -88,19 +54,18 @@ fn write(base: &Path, name: &str, content: &[u8]) {
     std::fs::write(path, content).unwrap();
 }
 
-/// A component that offers a tool, and is never called.
-fn component() -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-tools/dist/query.wasm");
-    std::fs::read(path).unwrap()
-}
-
+// The harness names them itself, in whatever state a capability is: keys and secrets must reach no tool, and no tool may
+// choose what is loaded or run at the next start.
 #[tokio::test]
-async fn no_grant_reaches_a_key_file_and_no_writable_grant_a_component() {
+async fn no_grant_reaches_a_file_of_a_key_or_secret_and_no_writable_grant_what_is_loaded_or_run() {
     let (folder, surroundings) = project();
     let base = folder.path().canonicalize().unwrap();
-    write(&base, "a.wasm", &component());
-    write(&base, "keys/p", b"secret");
-    write(&base, "tools/b.wasm", EMPTY);
+    write(&base, "a.wasm", &guest("{}"));
+    for name in ["keys/p", "one/secret", "three/secret"] {
+        write(&base, name, b"secret");
+    }
+    write(&base, "two/get", b"#!/bin/sh\n");
+    write(&base, "tools/b.wasm", b"");
     let granted = |host: &str, access: &str| {
         harness(&format!(
             r#"
@@ -110,16 +75,28 @@ api_key = {{ file = "keys/p" }}
 [capabilities.a]
 component = "a.wasm"
 grants.fs = [{{ host = "{host}", guest = "/g", access = "{access}" }}]
+grants.secrets = [
+  {{ name = "one", from = {{ file = "{base}/one/secret" }}, to = "https://a.example", as = "bearer" }},
+  {{ name = "two", from = {{ command = ["env", "./two/get"] }}, to = "https://a.example", as = "bearer" }},
+]
 [capabilities.b]
 component = "tools/b.wasm"
-"#
+enabled = false
+grants.secrets = [{{ name = "three", from = {{ file = "three/secret" }}, to = "https://a.example", as = "bearer" }}]
+"#,
+            base = base.display()
         ))
     };
-    let keys = refusal(granted("keys", "read-write"), surroundings.clone()).await;
-    assert!(keys.contains(&format!("it contains {:?}, which no tool may write", base.join("keys/p"))), "{keys}");
-    let tools = refusal(granted("tools", "read-write"), surroundings.clone()).await;
-    let expected = format!("it is writable and contains {:?}, which the host loads or runs", base.join("tools/b.wasm"));
-    assert!(tools.contains(&expected), "{tools}");
+    for (host, file) in [("keys", "keys/p"), ("one", "one/secret"), ("three", "three/secret")] {
+        let why = refusal(granted(host, "read-write"), surroundings.clone()).await;
+        let expected = format!("it contains {:?}, which no tool may write", base.join(file));
+        assert!(why.contains(&expected), "{why}");
+    }
+    for (host, file) in [("two", "two/get"), ("tools", "tools/b.wasm")] {
+        let why = refusal(granted(host, "read-write"), surroundings.clone()).await;
+        let expected = format!("it is writable and contains {:?}, which the host loads or runs", base.join(file));
+        assert!(why.contains(&expected), "{why}");
+    }
 }
 
 fn guest(config_schema: &str) -> Vec<u8> {
@@ -156,13 +133,13 @@ async fn a_component_with_an_unusable_config_schema_is_left_out_alone() {
 
 struct Quiet {
     text: &'static str,
-    asked: Option<std::sync::mpsc::Sender<()>>,
+    asked: Option<mpsc::Sender<()>>,
 }
 
-impl crate::native::NativeCapability for Quiet {
-    fn about(&self) -> crate::native::About {
+impl NativeCapability for Quiet {
+    fn about(&self) -> About {
         let text = |text: &str| text.to_owned();
-        crate::native::About { id: text("quiet"), instructions: text(self.text), ..Default::default() }
+        About { id: text("quiet"), instructions: text(self.text), ..Default::default() }
     }
 
     fn tools(&self, _config: &Value) -> Result<Vec<Definition>, Error> {
@@ -172,10 +149,7 @@ impl crate::native::NativeCapability for Quiet {
         Ok(Vec::new())
     }
 
-    fn call(
-        &self,
-        _call: crate::native::NativeCall,
-    ) -> futures::future::BoxFuture<'static, Result<Vec<wharf_core::tool::Content>, crate::native::NativeError>> {
+    fn call(&self, _call: NativeCall) -> BoxFuture<'static, Result<Vec<Content>, NativeError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }
@@ -257,21 +231,14 @@ async fn a_tool_without_a_name_of_its_own_is_left_out_with_the_reason_and_the_ot
 async fn a_component_that_takes_long_to_compile_holds_up_no_other_capability() {
     let (folder, surroundings) = project();
     write(folder.path(), "a.wasm", &guest(r#"{"type":"object"}"#));
-    let (asked, was_asked) = std::sync::mpsc::channel();
-    let was_asked = std::sync::Mutex::new(was_asked);
-    let on_compile = move |event: wharf_sandbox::CompileEvent<'_>| {
-        if let wharf_sandbox::CompileEvent::Started { .. } = event {
-            was_asked
-                .lock()
-                .unwrap()
-                .recv_timeout(std::time::Duration::from_secs(60))
-                .expect("the second one is loaded");
+    let (asked, was_asked) = mpsc::channel();
+    let was_asked = Mutex::new(was_asked);
+    let on_compile = move |event: CompileEvent<'_>| {
+        if let CompileEvent::Started { .. } = event {
+            was_asked.lock().unwrap().recv_timeout(Duration::from_secs(60)).expect("the second one is loaded");
         }
     };
-    let options = wharf_sandbox::SandboxOptions {
-        on_compile: Some(Arc::new(on_compile)),
-        ..wharf_sandbox::SandboxOptions::default()
-    };
+    let options = SandboxOptions { on_compile: Some(Arc::new(on_compile)), ..SandboxOptions::default() };
     let native = Quiet { text: "", asked: Some(asked) };
     let wharf = Wharf::builder().native(native).sandbox(options).build().unwrap();
     let both = harness("[capabilities.a]\ncomponent = \"a.wasm\"\n[capabilities.b]\nnative = \"quiet\"\n");
