@@ -305,6 +305,7 @@ impl Inner {
                 capability: self.name.clone(),
                 roots: if bounds.pure { Arc::default() } else { self.roots.clone() },
                 descriptors: self.sandbox.descriptors.clone(),
+                listings: self.sandbox.listings.clone(),
                 env: if bounds.pure { &[] } else { &self.env },
                 attachments: match &question {
                     Question::Invoke(call) => call.attachments.clone(),

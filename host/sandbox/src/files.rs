@@ -1,8 +1,8 @@
 //! `wasi:filesystem` where the engine's own implementation is not strict enough: the folders are the ones that were opened
 //! at load, only regular files and folders can be opened (a FIFO would hold a thread for as long as nobody writes to it),
 //! nothing of the kernel's own file systems can (below a granted `/` they show the host's memory and environment), and masks
-//! answer as if they were not there. What is open is counted, and past the bound the answer is "quota". All other functions of the interface stay the engine's own: they work on
-//! handles that came from here.
+//! answer as if they were not there. What is open or being listed is counted, and past the bound the answer is "quota". All
+//! other functions of the interface stay the engine's own: they work on handles that came from here.
 
 use std::io;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsMaybeDirExt};
 use cap_std::fs::{Dir as CapDir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use wasmtime::StoreContextMut;
-use wasmtime::component::{Accessor, Linker, Resource};
+use wasmtime::component::{Access, Accessor, FutureReader, Linker, Resource, StreamReader};
+use wasmtime::{AsContextMut, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, Dir, File, WasiFilesystem, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::filesystem::types as p2;
 use wasmtime_wasi::p3::bindings::filesystem::types as p3;
@@ -280,6 +280,38 @@ fn restrict_p2(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     })
 }
 
+type Listing = (StreamReader<p3::DirectoryEntry>, FutureReader<Result<(), p3::ErrorCode>>);
+
+/// Lists a folder as the engine does, which holds a blocking thread until the guest has read it to its end; so their number
+/// is bounded. The listing gets a handle of its own, by which it is seen when it is over.
+fn read_directory(
+    mut store: StoreContextMut<'_, StoreState>,
+    fd: &Resource<Descriptor>,
+) -> wasmtime::Result<(Listing,)> {
+    let state = store.data_mut();
+    let (dir, rooms) = match (state.table().get(fd)?.clone(), state.room_for_listing()) {
+        (Descriptor::File(_), _) => return failed_listing(store, p3::ErrorCode::NotDirectory),
+        (Descriptor::Dir(_), None) => return failed_listing(store, p3::ErrorCode::Quota),
+        (Descriptor::Dir(dir), Some(rooms)) => (dir, rooms),
+    };
+    let own = match dir.dir.try_clone() {
+        Ok(file) => Descriptor::Dir(Dir::new(file, dir.perms, dir.open_mode, false)),
+        Err(error) => return failed_listing(store, p3::ErrorCode::from(&error)),
+    };
+    rooms.iter().for_each(|room| room.take(&own));
+    let own = state.table().push(own)?;
+    let access = Access::<_, WasiFilesystem>::new(store.as_context_mut(), StoreState::filesystem);
+    let lent = Resource::new_borrow(own.rep());
+    let listing = <WasiFilesystem as p3::HostDescriptorWithStore<StoreState>>::read_directory(access, lent);
+    store.data_mut().table().delete(own)?;
+    Ok((listing?,))
+}
+
+fn failed_listing(mut store: StoreContextMut<'_, StoreState>, error: p3::ErrorCode) -> wasmtime::Result<(Listing,)> {
+    let entries = StreamReader::new(&mut store, std::iter::empty())?;
+    Ok(((entries, FutureReader::new(&mut store, async move { wasmtime::error::Ok(Err(error)) })?),))
+}
+
 fn restrict_p3(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     use p3::{DescriptorFlags, ErrorCode, HostDescriptorWithStore as Host, OpenFlags, PathFlags};
     type Store = Accessor<StoreState>;
@@ -293,6 +325,9 @@ fn restrict_p3(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
     }
 
     let mut types = linker.instance(P3[0])?;
+    types.func_wrap("[method]descriptor.read-directory", |store: StoreContextMut<'_, StoreState>, (fd,): (Fd,)| {
+        read_directory(store, &fd)
+    })?;
     types.func_wrap_concurrent(
         "[method]descriptor.open-at",
         |store: &Store,

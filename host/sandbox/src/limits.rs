@@ -93,6 +93,13 @@ pub const DESCRIPTORS_PER_CALL_MAX: usize = 128;
 /// where nobody raised that, so that journal and connections go on.
 pub const DESCRIPTORS_MAX: usize = 512;
 
+/// Folders that one call may list at once through WASI 0.3. Each listing that is not read to its end holds one of
+/// [`BLOCKING_THREADS_MAX`] threads for as long as the guest leaves it open.
+pub const LISTINGS_PER_CALL_MAX: usize = 16;
+
+/// The same of all calls of a sandbox; the other threads are for opening, reading and compiling.
+pub const LISTINGS_MAX: usize = 48;
+
 /// Headers of one HTTP request or response that a component makes, in bytes: what servers commonly take.
 pub const HTTP_FIELDS_BYTES_MAX: usize = 8 << 10;
 

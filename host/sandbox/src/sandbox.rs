@@ -79,6 +79,8 @@ pub(crate) struct Inner {
     pub(crate) calls: Arc<Semaphore>,
     /// Files that all calls have open.
     pub(crate) descriptors: Arc<Descriptors>,
+    /// Folders that all calls list.
+    pub(crate) listings: Arc<Descriptors>,
     handle: Handle,
     runtime: Mutex<Option<Runtime>>,
     status: SandboxStatus,
@@ -123,6 +125,7 @@ impl Sandbox {
             ticker: Ticker::start(&engine)?,
             calls: Arc::new(Semaphore::new(limits::CALLS_AT_ONCE_MAX)),
             descriptors: Descriptors::new(limits::DESCRIPTORS_MAX),
+            listings: Descriptors::new(limits::LISTINGS_MAX),
             handle: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
             status,

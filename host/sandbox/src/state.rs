@@ -28,6 +28,8 @@ pub(crate) struct StoreState {
     roots: Arc<OpenRoots>,
     /// This call's count of open files, and that of all calls.
     descriptors: [Arc<Descriptors>; 2],
+    /// The same of folders that are being listed.
+    listings: [Arc<Descriptors>; 2],
     capability: Arc<str>,
     attachments: Vec<Attachment>,
     observer: Arc<dyn Observer>,
@@ -40,6 +42,8 @@ pub(crate) struct StateParts<'a> {
     pub(crate) roots: Arc<OpenRoots>,
     /// The count of all calls.
     pub(crate) descriptors: Arc<Descriptors>,
+    /// The count of all calls' listings.
+    pub(crate) listings: Arc<Descriptors>,
     pub(crate) env: &'a [(String, String)],
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) memory_bytes: u64,
@@ -75,6 +79,7 @@ impl StoreState {
             deadline: parts.deadline,
             roots: parts.roots,
             descriptors: [Descriptors::new(limits::DESCRIPTORS_PER_CALL_MAX), parts.descriptors],
+            listings: [Descriptors::new(limits::LISTINGS_PER_CALL_MAX), parts.listings],
             capability: parts.capability,
             attachments: parts.attachments,
             observer: parts.observer,
@@ -89,6 +94,12 @@ impl StoreState {
     /// Room for one more open file, in this call's count and in that of all calls.
     pub(crate) fn room_for_file(&self) -> Option<[Room; 2]> {
         let [own, all] = &self.descriptors;
+        Some([own.room()?, all.room()?])
+    }
+
+    /// Room for one more folder to be listed.
+    pub(crate) fn room_for_listing(&self) -> Option<[Room; 2]> {
+        let [own, all] = &self.listings;
         Some([own.room()?, all.room()?])
     }
 

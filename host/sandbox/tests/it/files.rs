@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use wharf_core::grants::{FileAccess, FileGrant, Grants};
 use wharf_core::tool::Content;
-use wharf_sandbox::{CallOutcome, Capability, LoadError, Roots};
+use wharf_sandbox::{CallOutcome, Capability, LoadError, Roots, Sandbox, SandboxOptions};
 
-use crate::kit::{Given, Guest, load, run};
+use crate::kit::{Given, Guest, load, load_in, run};
 
 const CODES: [&str; 37] = [
     "access",
@@ -52,7 +52,7 @@ const CODES: [&str; 37] = [
 /// The first letter of the input says what to do with the path behind it, in the first folder that the guest sees:
 /// `r`ead 64 bytes, `R` the same without following a link, `w`rite "x" (made if it is not there), `s`tat, `l` read a link,
 /// open as a `d`irectory, open and keep nothing: `o`; `n`: open 127 times and say what comes of it the 128th time, `N`: 128
-/// times and the 129th. Gives text, or the number of an error code, or "none" of folders.
+/// times and the 129th; `x`: begin to list the first folder a hundred times, then open. Gives text, or the number of an error code, or "none" of folders.
 fn files(p3: bool) -> Guest {
     let (version, async_, codes) = if p3 {
         let cases: String =
@@ -63,7 +63,13 @@ fn files(p3: bool) -> Guest {
         ("0.2.0", "", format!("(enum {cases})"))
     };
     let read = if p3 {
-        ""
+        r#"(type $t_ (variant (case "block-device") (case "character-device") (case "directory") (case "fifo")
+             (case "symbolic-link") (case "regular-file") (case "socket") (case "other" (option string))))
+           (export "descriptor-type" (type $t (eq $t_)))
+           (type $entry_ (record (field "type" $t) (field "name" string)))
+           (export "directory-entry" (type $entry (eq $entry_)))
+           (export "[method]descriptor.read-directory" (func (param "self" (borrow $d))
+             (result (tuple (stream $entry) (future (result (error $c)))))))"#
     } else {
         r#"(export "[method]descriptor.read" (func (param "self" (borrow $d)) (param "length" u64) (param "offset" u64)
              (result (result (tuple (list u8) bool) (error $c)))))
@@ -116,7 +122,18 @@ fn files(p3: bool) -> Guest {
            (import "host" "readlink" (func $readlink (param i32 i32 i32 i32)))"#,
     );
     let mut more = String::new();
-    if !p3 {
+    if p3 {
+        host.push(("list", "$types", "[method]descriptor.read-directory"));
+        core.push_str(r#"(import "host" "list" (func $list (param i32 i32)))"#);
+        more.push_str(
+            r#"(if (i32.eq (local.get $what) (i32.const 120)) (then ;; x
+                 (local.set $opens (i32.const 100))
+                 (loop $again
+                   (call $list (local.get $dir) (i32.const 0x80300))
+                   (local.set $opens (i32.sub (local.get $opens) (i32.const 1)))
+                   (br_if $again (local.get $opens)))))"#,
+        );
+    } else {
         host.extend([
             ("read", "$types", "[method]descriptor.read"),
             ("write", "$types", "[method]descriptor.write"),
@@ -435,6 +452,19 @@ async fn files_that_a_call_has_open_are_bounded() {
             // The codes of WASI 0.3 are one fewer.
             assert_eq!(says(&guest, &format!("N{name}")).await, if p3 { "deadlock" } else { "quota" });
         }
+    }
+}
+
+// A listing holds a thread until it is read to its end, and there are 64: a guest that begins more holds up its own next
+// file operation, and everybody else's.
+#[tokio::test]
+async fn folders_whose_listing_is_begun_and_left_hold_up_nothing() {
+    let place = place();
+    let own = Sandbox::new(SandboxOptions::default()).unwrap();
+    let roots = given(vec![grant(&place.path().join("granted"), FileAccess::Read)], Roots::default());
+    let guest = load_in(&own, files(true).bytes(), roots).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(says(&guest, "xfile").await, "ok");
     }
 }
 
