@@ -360,3 +360,28 @@ async fn after_a_shutdown_nothing_runs() {
     let echo = load_in(&sandbox(), Guest::echo().bytes(), Given::default()).await.unwrap();
     assert_eq!(text(&echo, "x").await, "x");
 }
+
+// Headers are the host's memory, whether or not a request of them may leave.
+#[tokio::test]
+async fn the_headers_of_a_request_are_bounded() {
+    let guest = Guest::new(
+        r#"(call $append (call $fields) (local.get $input) (i32.const 1) (local.get $input) (local.get $input_len) (i32.const 0x80300))
+           (call $ok_number (i32.load8_u (i32.const 0x80300)))"#,
+    )
+    .imports(
+        r#"(import "wasi:http/types@0.2.0" (instance $http
+             (export "fields" (type $f (sub resource)))
+             (type $e_ (variant (case "invalid-syntax") (case "forbidden") (case "immutable")))
+             (export "header-error" (type $e (eq $e_)))
+             (export "[constructor]fields" (func (result (own $f))))
+             (export "[method]fields.append" (func (param "self" (borrow $f)) (param "name" string) (param "value" (list u8))
+               (result (result (error $e)))))))"#,
+        &[("fields", "$http", "[constructor]fields"), ("append", "$http", "[method]fields.append")],
+        r#"(import "host" "fields" (func $fields (result i32)))
+           (import "host" "append" (func $append (param i32 i32 i32 i32 i32 i32)))"#,
+    );
+    let guest = load(&guest, Given::default()).await.unwrap();
+    assert_eq!(text(&guest, &"a".repeat(8_000)).await, "00");
+    let CallOutcome::Trapped { message } = run(&guest, &"a".repeat(8_193)).await.outcome else { panic!("it is taken") };
+    assert!(message.contains("size"), "{message}");
+}
