@@ -121,7 +121,8 @@ pub fn settle_flight(turn: &Turn, rules: UncertaintyRules, fate: FlightFate, why
 /// A store error if there is nothing to answer, or the answer does not fit what is open.
 pub fn reconcile(session: &Session, command: &Reconcile, who: &str) -> Result<Vec<Record>, Error> {
     let Some(turn) = session.open_turn() else {
-        return Err(Error::store("no turn is open, so there is nothing to reconcile"));
+        return Err(Error::store("no turn is open, so there is nothing to reconcile")
+            .hint("`wharf session show SESSION` shows what is stored"));
     };
     let rules = UncertaintyRules { continue_after_lost: true, ..UncertaintyRules::default() };
     let in_flight = turn.flight.is_some();
@@ -147,6 +148,37 @@ pub fn reconcile(session: &Session, command: &Reconcile, who: &str) -> Result<Ve
             }
         }
         Reconcile::Abandon => records.extend(abandon(turn)),
+    }
+    Ok(records)
+}
+
+/// What an operator's receipt does where the response was read: its calls and its completion follow, as if they came by a
+/// stream (G15, G17, G20).
+///
+/// # Errors
+/// A store error if no request is in flight, or if that response cannot be the answer to it.
+pub fn receipt_read(session: &Session, id: &ResponseId, who: &str) -> Result<Vec<Record>, Error> {
+    let flight = session.open_turn().and_then(|turn| turn.flight.as_ref());
+    let Some(flight) = flight else {
+        return Err(Error::store("no request is in flight that a receipt could be for"));
+    };
+    if session.latest_response_id() == Some(id) {
+        return Err(Error::store(format!(
+            "response {:?} was accepted before; it is not the answer to the request in flight",
+            id.as_str()
+        )));
+    }
+    let mut records = vec![Record::Reconciled { command: Reconcile::Receipt(id.clone()), who: who.to_owned() }];
+    match &flight.id {
+        None => records.push(Record::ResponseStarted { id: id.clone() }),
+        Some(known) if known == id => {}
+        Some(known) => {
+            return Err(Error::store(format!(
+                "the request in flight was answered by response {:?}, not by {:?}",
+                known.as_str(),
+                id.as_str()
+            )));
+        }
     }
     Ok(records)
 }
@@ -186,6 +218,10 @@ fn abandon(turn: &Turn) -> Vec<Record> {
     records
 }
 
+/// How an operator answers for an uncertain request. Each command in it can be pasted, once the session's name is in.
+pub(crate) const RECONCILE_HINT: &str = "answer with `wharf session reconcile SESSION --resend` to send it again, with \
+    `--receipt RESPONSE_ID` if that response took it, or with `--abandon` to end the turn";
+
 fn uncertain(turn: &Turn) -> Error {
     let what = match turn.checkpoint.delivery() {
         Some(delivery) => format!(
@@ -195,6 +231,5 @@ fn uncertain(turn: &Turn) -> Error {
         ),
         None => "the last request".to_owned(),
     };
-    Error::store(format!("it is not known whether the provider accepted {what}"))
-        .hint("wharf session reconcile SESSION --receipt RESPONSE_ID | --resend | --abandon")
+    Error::store(format!("it is not known whether the provider accepted {what}")).hint(RECONCILE_HINT)
 }

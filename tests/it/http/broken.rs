@@ -251,9 +251,27 @@ async fn a_broken_continuation_is_sent_again_with_what_was_gained_meanwhile_if_a
 async fn a_receipt_for_a_broken_continuation_makes_its_calls_count() {
     // covers G17, J7, L57
     let (world, server) = broken_continuation(Expect::new().latest().only_outputs(["call_slow", "call_pay"])).await;
-    assert_eq!(answer(&world, &server, Reconcile::Receipt("resp_2".into())).await.text, "Done.");
+    // Where nobody can read what it holds, it is no receipt.
+    let receipt = || Reconcile::Receipt("resp_2".into());
+    let before = world.journal().await.lines();
+    let blind = world.process(Setup::on(&server).without_retrieval()).await;
+    let refused = blind.reconcile(receipt(), blind.options()).await.unwrap_err();
+    drop(blind);
+    assert_eq!(refused.kind, ErrorKind::Store);
+    assert_eq!(
+        refused.message,
+        r#"response "resp_2" cannot be read from the provider, so it cannot be taken as the receipt"#
+    );
+    assert_eq!((world.journal().await.lines(), wire(&server)), (before, sent().to_vec()));
+
+    let next = world.process(Setup::on(&server)).await;
+    assert_eq!(next.reconcile(receipt(), next.options()).await.unwrap().text, "Done.");
+    drop(next);
+    assert_eq!(world.runs.all().len(), 3, "nothing ran twice");
+    assert_eq!(server.violations(), []);
     let results = [output("call_slow", &did("slow", "{}")), output("call_pay", &did("pay", "{}"))];
-    assert_eq!(wire(&server), [&sent()[..], &[json!({ "on": "resp_2", "input": results })]].concat());
+    let read = [get("resp_2"), json!({ "on": "resp_2", "input": results })];
+    assert_eq!(wire(&server), [&sent()[..], &read].concat());
     let found = world.journal().await;
     assert_eq!(
         found.lines_from("op"),

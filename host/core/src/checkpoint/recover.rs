@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use super::{CallState, Checkpoint};
 use crate::error::Error;
 use crate::policy::ReplayClass;
+use crate::reconcile::RECONCILE_HINT;
 use crate::record::{Record, Settlement};
 use crate::tool::error_output;
 
@@ -66,13 +67,13 @@ impl Checkpoint {
         }
         if self.delivery.is_some() {
             return Err(Error::store("a delivery is open and it is not known whether the provider accepted it")
-                .hint("wharf session reconcile SESSION --receipt ID | --resend | --abandon"));
+                .hint(RECONCILE_HINT));
         }
         if self.response_in_flight {
             return Err(Error::store(
                 "a response is in flight and it is not known whether the provider accepted the request",
             )
-            .hint("wharf session reconcile SESSION --receipt ID | --resend | --abandon"));
+            .hint(RECONCILE_HINT));
         }
         Ok(self
             .live_calls()

@@ -142,6 +142,14 @@ pub enum Event {
         /// By whom.
         who: String,
     },
+    /// An operator said that this response took the request in flight, and it was read: its calls and its completion are
+    /// the next events (G17).
+    ReceiptRead {
+        /// Which.
+        id: ResponseId,
+        /// By whom.
+        who: String,
+    },
     /// The summary of the response that was just accepted (L38).
     SummaryStaged(Value),
     /// The pending transcript message is final (L39).
@@ -331,7 +339,8 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
         Event::Resume { why } => {
             if let Some(PauseReason::LostResponse { .. }) = machine.turn()?.paused {
                 return Err(Error::store("the turn waits for an operator's answer: a call that must not run twice was started in a lost response")
-                    .hint("wharf session reconcile SESSION --resend | --abandon"));
+                    .hint("answer with `wharf session reconcile SESSION --resend` to go on without its answer, or with \
+                           `--abandon` to end the turn"));
             }
             let mut records = vec![Record::Resumed { why }];
             machine.fold(&records)?;
@@ -348,6 +357,11 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
             machine.commit(vec![Record::Paused { reason }])
         }
         Event::Reconcile { command, who } => machine.reconciled(&command, &who),
+        Event::ReceiptRead { id, who } => {
+            machine.check_damage_on_opening()?;
+            let records = crate::reconcile::receipt_read(&machine.session, &id, &who)?;
+            machine.commit(records)
+        }
         Event::SummaryStaged(summary) => {
             let record = machine.turn()?.checkpoint.stage_summary(summary)?;
             machine.commit(vec![record])

@@ -340,8 +340,10 @@ impl Coordinator {
     /// # Errors
     /// A store error where there is nothing to answer.
     pub async fn reconcile(&mut self, command: Reconcile, who: &str) -> Result<(), Error> {
-        self.act(Event::Reconcile { command, who: who.to_owned() }).await?;
-        self.finish_pending_message(None).await
+        if let Reconcile::Receipt(id) = command {
+            return self.accept_receipt(id, who.to_owned()).await;
+        }
+        self.act(Event::Reconcile { command, who: who.to_owned() }).await
     }
 
     /// Settles what has no result as cancelled; results that came before stay (L31).

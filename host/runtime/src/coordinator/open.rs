@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use futures::channel::mpsc;
 use futures::future::{Either, select};
-use wharf_core::model::{Outcome, Retrieved};
+use wharf_core::model::{Completion, FinishedCall, Outcome, Retrieved};
 use wharf_core::policy::{CallPolicy, ReplayClass};
-use wharf_core::reconcile::Evidence;
+use wharf_core::reconcile::{self, Evidence};
 use wharf_core::record::Reconcile;
 use wharf_core::session::Session;
 use wharf_core::step::{Event, Machine};
@@ -83,6 +83,7 @@ impl Coordinator {
             crate::resume::compare(self.session(), facts, accept_wider)?;
         }
         match reconcile {
+            Some((Reconcile::Receipt(id), who)) => self.accept_receipt(id, who).await?,
             Some((command, who)) => self.act(Event::Reconcile { command, who }).await?,
             None => self.settle_uncertain().await?,
         }
@@ -91,6 +92,32 @@ impl Coordinator {
         }
         let policies = self.policies(accept_wider)?;
         self.act(Event::Opened { policies }).await
+    }
+
+    /// Takes an operator's word that this response took the request in flight: reads it, so that its calls and its text
+    /// count as if they had streamed (G17).
+    ///
+    /// # Errors
+    /// A store error, with nothing changed, where it cannot be read, is not at its end, or was not accepted (G20).
+    pub(super) async fn accept_receipt(&mut self, id: ResponseId, who: String) -> Result<(), Error> {
+        // Nobody is asked for an answer to nothing.
+        reconcile::receipt_read(self.session(), &id, &who)?;
+        let refused = |why: &str| {
+            Err(Error::store(format!("response {:?} {why}, so it cannot be taken as the receipt", id.as_str()))
+                .hint("send the request again: wharf session reconcile SESSION --resend, or end the turn: --abandon"))
+        };
+        match self.retrieve(&id).await? {
+            Some(Retrieved::Ended { completion, calls }) => match completion.outcome {
+                Outcome::Completed | Outcome::Incomplete { .. } => {
+                    self.act(Event::ReceiptRead { id: id.clone(), who }).await?;
+                    self.take_retrieved(id, completion, calls).await
+                }
+                Outcome::Failed { .. } | Outcome::Cancelled => refused("failed or was cancelled at the provider"),
+            },
+            Some(Retrieved::InProgress) => refused("is still being made"),
+            Some(Retrieved::NotFound) => refused("is not known to the provider"),
+            None => refused("cannot be read from the provider"),
+        }
     }
 
     /// Authorises each call that is not settled, in order (L1). Where a wider harness was accepted, open calls keep the replay
@@ -121,21 +148,26 @@ impl Coordinator {
         self.act(Event::Resolve(Evidence::Unasked { can_retrieve })).await?;
         let Some(id) = self.to_retrieve.take() else { return Ok(()) };
         match self.retrieve(&id).await? {
-            Some(Retrieved::Ended { mut completion, calls }) => {
-                completion.id.get_or_insert(id);
-                let accepted = matches!(completion.outcome, Outcome::Completed | Outcome::Incomplete { .. });
-                // Of a response that counts as not accepted no call counts, so none is started only to be an orphan.
-                for finished in calls.into_iter().filter(|_| accepted) {
-                    self.register(finished).await?;
-                }
-                match self.act(Event::Completed { completion: completion.clone(), first_token_ms: None }).await {
-                    Ok(()) => self.finish_pending_message(Some(&completion)).await,
-                    // Not accepted is an answer too: the calls are ready again and the turn goes on (G20).
-                    Err(error) if error.kind == ErrorKind::Provider && !self.is_in_flight() => Ok(()),
-                    Err(error) => Err(error),
-                }
-            }
+            Some(Retrieved::Ended { completion, calls }) => self.take_retrieved(id, completion, calls).await,
             Some(Retrieved::InProgress | Retrieved::NotFound) | None => self.act(Event::Resolve(Evidence::Unsettled)).await,
+        }
+    }
+
+    /// Goes on with a response that was read as a whole as if it had streamed to its end (P21).
+    async fn take_retrieved(
+        &mut self, id: ResponseId, mut completion: Completion, calls: Vec<FinishedCall>,
+    ) -> Result<(), Error> {
+        completion.id.get_or_insert(id);
+        let accepted = matches!(completion.outcome, Outcome::Completed | Outcome::Incomplete { .. });
+        // Of a response that counts as not accepted no call counts, so none is started only to be an orphan.
+        for finished in calls.into_iter().filter(|_| accepted) {
+            self.register(finished).await?;
+        }
+        match self.act(Event::Completed { completion: completion.clone(), first_token_ms: None }).await {
+            Ok(()) => self.finish_pending_message(Some(&completion)).await,
+            // Not accepted is an answer too: the calls are ready again and the turn goes on (G20).
+            Err(error) if error.kind == ErrorKind::Provider && !self.is_in_flight() => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -298,8 +298,8 @@ impl Trial {
         });
     }
 
-    /// What an operator says who looks into the provider's books and into the journal: a receipt only where the request came
-    /// there and the host saw all of the answer's calls.
+    /// What an operator says who looks into the provider's books and into the journal: a receipt where the request came there
+    /// and the answer can be read.
     fn operator(&self) -> Reconcile {
         let journaled: BTreeSet<CallId> = self
             .store
@@ -317,7 +317,11 @@ impl Trial {
         match provider.answers.get(&provider.last).filter(|_| last("send") > last("begun ")) {
             Some(Answer { completion: Some(completion), calls, .. }) if is_accepted(completion) => {
                 let all_seen = calls.iter().all(|call| journaled.contains(&call.call.id));
-                if all_seen { Reconcile::Receipt(provider.last.as_str().into()) } else { Reconcile::Abandon }
+                match (self.retrieves, all_seen) {
+                    (true, _) => Reconcile::Receipt(provider.last.as_str().into()),
+                    (false, true) => Reconcile::Resend,
+                    (false, false) => Reconcile::Abandon,
+                }
             }
             Some(_) | None => Reconcile::Resend,
         }

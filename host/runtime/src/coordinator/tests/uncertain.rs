@@ -8,7 +8,8 @@ use crate::limits;
 use crate::seams::Seams;
 use crate::testing::{Ending, completion, finished, started};
 
-const COMMANDS: &str = "wharf session reconcile SESSION --receipt RESPONSE_ID | --resend | --abandon";
+const COMMANDS: &str = "answer with `wharf session reconcile SESSION --resend` to send it again, with `--receipt \
+                        RESPONSE_ID` if that response took it, or with `--abandon` to end the turn";
 
 impl World {
     /// A process that began a request, read these events of its answer, and is gone.
@@ -306,25 +307,33 @@ fn an_operator_gives_the_receipt() {
     // covers G17, G18
     let mut world = World::new();
     world.reconcile = Some(Reconcile::Receipt("r2".into()));
+    let read = Completion { text: "done".to_owned(), ..completion("r2", "tool_calls") };
+    let calls = vec![background("a2", "look"), call("s2", "note"), background("a3", "look")];
+    let retriever = world.retrieves(ended(read, calls));
     world.sim.run(async {
+        // Of three calls two streamed, and nothing said what the response is called.
         world.crashed_delivery([Step::sync_call(call("s2", "note")), Step::call(background("a2", "look"))]).await;
         let mut c = world.reopen().await.unwrap();
         assert_eq!(
-            world.tail(8),
+            world.tail(12),
             [
                 "op: receipt r2",
+                "response r2",
+                "accepted a3 look async safe",
                 "acknowledged by r2",
+                "recorded r2 tool_calls",
                 "flight cleared",
                 "summary",
                 "committed",
                 "requeued a2",
                 "started s2 #1",
                 "started a2 #2",
+                "started a3 #1",
             ]
         );
-        world.executor.launched(4).await;
-        assert_eq!(c.checkpoint().unwrap().host_responses()[1], json!({ "response_id": "r2" }));
-        for id in ["s2", "a2"] {
+        world.executor.launched(5).await;
+        assert_eq!(c.session().turn().unwrap().last_response.as_ref().unwrap().text, "done");
+        for id in ["s2", "a2", "a3"] {
             world.executor.settle(id, Ending::output("2"));
         }
         world.requester.answer([finished("r3", "stop")]);
@@ -332,6 +341,45 @@ fn an_operator_gives_the_receipt() {
         assert_eq!(world.run(&mut c, 9).await, Ok(Rest::Finished));
     });
     assert_eq!(world.requester.asks()[0].latest, Some("r2".into()));
+    assert_eq!(retriever.asked(), ["r2".into()]);
+}
+
+#[test]
+fn a_receipt_for_a_response_that_nobody_can_read_changes_nothing_and_says_what_to_use_instead() {
+    // covers G17, G20
+    let of = |outcome| Ok(ended(Completion { outcome, ..completion("r2", "stop") }, Vec::new()));
+    let failed = Outcome::Failed { code: "server_error".to_owned(), message: "no".to_owned() };
+    let cases = [
+        (None, "r2", "cannot be read from the provider"),
+        (Some(Err(failure(Fate::Unknown))), "r2", "cannot be read from the provider"),
+        (Some(Ok(Retrieved::NotFound)), "r2", "is not known to the provider"),
+        (Some(Ok(Retrieved::InProgress)), "r2", "is still being made"),
+        (Some(of(failed)), "r2", "failed or was cancelled at the provider"),
+        (Some(of(Outcome::Cancelled)), "r2", "failed or was cancelled at the provider"),
+        // Another one than the one that streamed, and the one that was accepted before.
+        (Some(of(Outcome::Completed)), "r9", ""),
+        (Some(of(Outcome::Completed)), "r1", ""),
+    ];
+    for (answer, id, why) in cases {
+        let mut world = World::new();
+        world.retriever = answer.map(|answer| ScriptedRetriever::new([answer]));
+        world.sim.clone().run(async {
+            world.crashed_delivery([started("r2"), Step::call(background("a2", "pay"))]).await;
+            let before = world.journal();
+            world.reconcile = Some(Reconcile::Receipt(id.into()));
+            let error = world.reopen().await.map(drop).expect_err("nobody can read it");
+            assert_eq!(error.kind, ErrorKind::Store);
+            let said = match id {
+                "r1" => r#"response "r1" was accepted before; it is not the answer to the request in flight"#.to_owned(),
+                "r9" => r#"the request in flight was answered by response "r2", not by "r9""#.to_owned(),
+                _ => format!(r#"response "r2" {why}, so it cannot be taken as the receipt"#),
+            };
+            assert_eq!(error.message, said);
+            assert_eq!(error.hint.is_some_and(|hint| hint.contains("--resend")), !why.is_empty());
+            assert_eq!(world.journal(), before);
+        });
+        assert_eq!(world.executor.runs(), ["s1#1", "a2#1"]);
+    }
 }
 
 #[test]
@@ -393,7 +441,8 @@ fn an_answer_to_nothing_is_an_error_and_changes_nothing() {
 #[test]
 fn a_receipt_in_a_process_that_lives_on_releases_the_sync_calls() {
     // covers G17, L20, L57
-    let world = World::new();
+    let mut world = World::new();
+    world.retrieves(ended(completion("r1", "tool_calls"), vec![background("a1", "pay"), call("s1", "note")]));
     world.sim.run(async {
         let mut c = world.started().await;
         world.requester.answer([
@@ -405,8 +454,16 @@ fn a_receipt_in_a_process_that_lives_on_releases_the_sync_calls() {
         world.run(&mut c, 9).await.expect_err("it breaks");
         c.reconcile(Reconcile::Receipt("r1".into()), "op").await.unwrap();
         assert_eq!(
-            world.tail(6),
-            ["op: receipt r1", "completed r1", "flight cleared", "started s1 #1", "summary", "committed"]
+            world.tail(7),
+            [
+                "op: receipt r1",
+                "completed r1",
+                "recorded r1 tool_calls",
+                "flight cleared",
+                "started s1 #1",
+                "summary",
+                "committed"
+            ]
         );
         world.executor.launched(2).await;
         for id in ["a1", "s1"] {
