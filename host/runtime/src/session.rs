@@ -189,6 +189,7 @@ impl Session {
         open.harness = Some(facts.clone());
         open.accept_wider = options.accept_wider;
         open.reconcile = reconcile;
+        open.for_new_turn = input.is_some();
         open.listener = options.records;
         let folded = history.clone();
         open.history = Some(Box::new(move |_, record| {

@@ -166,6 +166,9 @@ pub struct Options {
     pub history: Option<RecordListener>,
     /// An operator's answer that is journaled before anything uncertain is decided (G17), and who gave it.
     pub reconcile: Option<(Reconcile, String)>,
+    /// The caller is about to start a turn: where one is open, opening is an error before anything of it is settled or
+    /// started.
+    pub for_new_turn: bool,
 }
 
 impl Options {
@@ -185,6 +188,7 @@ impl Options {
             listener: None,
             history: None,
             reconcile: None,
+            for_new_turn: false,
         }
     }
 }

@@ -26,7 +26,7 @@ impl Coordinator {
     pub async fn open(options: Options) -> Result<Self, Error> {
         let Options {
             store, key, label, acquire, executor, seams, settings, retriever, harness, accept_wider, listener,
-            mut history, reconcile,
+            mut history, reconcile, for_new_turn,
         } = options;
         let (journal, records) = Journal::open(store, seams.clone(), &key, &label, acquire).await?;
         let session = Session::fold(&records);
@@ -57,7 +57,7 @@ impl Coordinator {
         let opened = match session {
             Ok(session) => {
                 coordinator.machine = Machine::new(session, settings);
-                coordinator.opened(harness, accept_wider, reconcile).await
+                coordinator.opened(harness, accept_wider, reconcile, for_new_turn).await
             }
             Err(error) => Err(error),
         };
@@ -72,9 +72,13 @@ impl Coordinator {
 
     async fn opened(
         &mut self, harness: Option<wharf_core::record::HarnessFacts>, accept_wider: bool,
-        reconcile: Option<(wharf_core::record::Reconcile, String)>,
+        reconcile: Option<(wharf_core::record::Reconcile, String)>, for_new_turn: bool,
     ) -> Result<(), Error> {
         if let Some(turn) = self.session().open_turn() {
+            // Before anything of it is settled or started: the caller means another one.
+            if for_new_turn {
+                return Err(Error::store("a turn of this session is open").hint("wharf session resume SESSION"));
+            }
             turn.checkpoint.check_damage()?;
         }
         // An operator who gives the turn up is asked nothing else.

@@ -260,3 +260,27 @@ fn a_session_in_use_is_busy_and_a_takeover_stops_its_owner() {
     });
     assert_eq!(world.tail(1)[0].split(':').next(), Some("settled p1 interrupted"));
 }
+
+#[test]
+fn opening_for_another_turn_is_refused_before_anything_of_the_open_one_is_settled_or_started() {
+    // covers L1, N1
+    let world = World::new();
+    world.sim.run(async {
+        let mut c = world.streaming().await;
+        let steps = [crate::testing::started("r1"), Step::call(background("p1", "pay")), Step::call(background("l1", "look"))];
+        world.read(&mut c, steps).await.expect_err("it breaks");
+        world.executor.launched(2).await;
+        drop(c);
+        let before = world.journal();
+        let options = Options { for_new_turn: true, acquire: Acquire::TakeOver, ..world.options() };
+        let error = Coordinator::open(options).await.map(drop).expect_err("a turn is open");
+        let hint = "wharf session resume SESSION";
+        assert_eq!(error, Error::store("a turn of this session is open").hint(hint));
+        assert_eq!(world.journal(), before);
+        // The lease is free again, and the turn goes on where it was.
+        let c = world.open().await.unwrap();
+        world.sim.idle().await;
+        assert_eq!(states(&c)["p1"], ready(&json!({ "error": INTERRUPTED }).to_string()));
+    });
+    assert_eq!(world.executor.runs(), ["p1#1", "l1#1"]);
+}
