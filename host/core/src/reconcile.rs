@@ -13,6 +13,7 @@
 //! | begun, goes on from a stored response | nothing, or not found | `on_unknown = "resend"`: as lost; else refuse and name the commands (G16) |
 //! | lost, and a call of class never was started | – | pause for an operator's answer (L59), unless `after_lost_response = "continue"` |
 
+use crate::call::{Call, Payload};
 use crate::checkpoint::{CANCELLED, CallState, Checkpoint};
 use crate::error::Error;
 use crate::ids::{CallId, ResponseId};
@@ -181,6 +182,32 @@ pub fn receipt_read(session: &Session, id: &ResponseId, who: &str) -> Result<Vec
         }
     }
     Ok(records)
+}
+
+/// Whether a call of a response that was read again is stored already: then what was stored stays as it is, the class that
+/// it was registered with, its text and its async flag too. Providers spell arguments anew and leave members out (G15, C3).
+///
+/// # Errors
+/// A provider error if it is another call than the one that streamed under this id (L49).
+pub fn is_stored(turn: &Turn, call: &Call) -> Result<bool, Error> {
+    let Some((_, key)) = turn.scope.iter().find(|(wire, _)| *wire == call.id) else { return Ok(false) };
+    let Some(stored) = turn.checkpoint.call(key) else { return Ok(false) };
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    let same_text = match (&stored.call.payload, &call.payload) {
+        (Payload::Custom { input }, Payload::Custom { input: again }) => input == again,
+        (Payload::Function { .. }, Payload::Function { .. }) => {
+            let (text, again) = (stored.call.effective_text(), call.effective_text());
+            text == again || stored.rejected || json(text).is_some_and(|value| json(again) == Some(value))
+        }
+        (Payload::Custom { .. }, Payload::Function { .. }) | (Payload::Function { .. }, Payload::Custom { .. }) => {
+            false
+        }
+    };
+    if same_text && stored.call.name == call.name {
+        return Ok(true);
+    }
+    Err(Error::provider(format!("call {:?} is another one now than when it streamed", call.id.as_str()))
+        .hint(RECONCILE_HINT))
 }
 
 /// The record by which a response counts: as the receipt of the open delivery, or by itself (L19).

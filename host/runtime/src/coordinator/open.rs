@@ -165,7 +165,13 @@ impl Coordinator {
         let accepted = matches!(completion.outcome, Outcome::Completed | Outcome::Incomplete { .. });
         // Of a response that counts as not accepted no call counts, so none is started only to be an orphan.
         for finished in calls.into_iter().filter(|_| accepted) {
-            self.register(finished).await?;
+            let stored = match self.session().open_turn() {
+                Some(turn) => reconcile::is_stored(turn, &finished.call)?,
+                None => false,
+            };
+            if !stored {
+                self.register(finished).await?;
+            }
         }
         match self.act(Event::Completed { completion: completion.clone(), first_token_ms: None }).await {
             Ok(()) => self.finish_pending_message(Some(&completion)).await,

@@ -1,5 +1,6 @@
 //! Requests whose fate is uncertain: G13 to G20, L57 to L59, and the operator's commands.
 
+use wharf_core::checkpoint::INTERRUPTED;
 use wharf_core::model::{Completion, Item, Outcome, Retrieved, Role};
 use wharf_core::record::PauseReason;
 
@@ -379,6 +380,55 @@ fn a_receipt_for_a_response_that_nobody_can_read_changes_nothing_and_says_what_t
             assert_eq!(world.journal(), before);
         });
         assert_eq!(world.executor.runs(), ["s1#1", "a2#1"]);
+    }
+}
+
+#[test]
+fn a_call_that_is_read_again_keeps_what_it_was_registered_with() {
+    // covers G15, L15, C3
+    // What the provider spells anew, and what policy says now.
+    let again = Call::function("a1", "look", " { } ");
+    let narrower = CallPolicy::start().with_replay(ReplayClass::Never);
+    let mut world = World::new();
+    world.retrieves(ended(completion("r1", "tool_calls"), vec![again]));
+    world.sim.run(async {
+        world.crashed(whole(), [started("r1"), Step::call(background("a1", "look"))]).await;
+        world.executor.set_policy("look", Ok(narrower));
+        let c = world.reopen().await.unwrap();
+        assert_eq!(states(&c), json!({ "a1": ready(&json!({ "error": INTERRUPTED }).to_string()) }));
+        let stored = c.checkpoint().unwrap().call(&"a1".into()).unwrap();
+        assert_eq!(stored.call, background("a1", "look"));
+    });
+    assert_eq!(
+        world.tail(7),
+        [
+            "completed r1",
+            "recorded r1 tool_calls",
+            "flight cleared",
+            "summary",
+            "committed",
+            "narrowed a1",
+            format!("settled a1 interrupted: {}", json!({ "error": INTERRUPTED })).as_str(),
+        ]
+    );
+    assert_eq!(world.executor.runs(), ["a1#1"]);
+}
+
+#[test]
+fn another_call_under_the_id_of_one_that_streamed_is_the_providers_error() {
+    // covers L49, G15
+    for other in [call("a1", "pay"), Call::function("a1", "look", r#"{"n":1}"#), Call::custom("a1", "look", "{}")] {
+        let mut world = World::new();
+        world.retrieves(ended(completion("r1", "tool_calls"), vec![other]));
+        world.sim.run(async {
+            world.crashed(whole(), [started("r1"), Step::call(background("a1", "look"))]).await;
+            let before = world.journal();
+            let error = world.reopen().await.map(drop).expect_err("it is another call");
+            assert_eq!(error.kind, ErrorKind::Provider);
+            assert_eq!(error.message, r#"call "a1" is another one now than when it streamed"#);
+            assert_eq!(error.hint.as_deref(), Some(COMMANDS));
+            assert_eq!(world.journal(), before);
+        });
     }
 }
 
