@@ -209,6 +209,9 @@ pub(crate) struct ReconcileArgs {
     /// Send nothing, and end the turn
     #[arg(long)]
     pub(crate) abandon: bool,
+    /// Go on although the harness grants more than when the turn began
+    #[arg(long)]
+    pub(crate) accept_wider: bool,
     #[command(flatten)]
     pub(crate) turn: TurnArgs,
 }
@@ -297,5 +300,14 @@ mod tests {
     #[test]
     fn the_commands_are_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_answer_and_a_wider_harness_go_in_one_command() {
+        let words = ["wharf", "session", "reconcile", "s1", "--resend", "--accept-wider"];
+        let Command::Session(SessionCommand::Reconcile(args)) = Cli::parse_from(words).command else {
+            panic!("it is another command")
+        };
+        assert_eq!((args.resend, args.accept_wider), (true, true));
     }
 }

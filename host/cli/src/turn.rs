@@ -30,7 +30,12 @@ pub(crate) enum Beginning {
         accept_wider: bool,
     },
     /// With an operator's answer.
-    Reconcile(Reconcile),
+    Reconcile {
+        /// What.
+        answer: Reconcile,
+        /// As for a resume.
+        accept_wider: bool,
+    },
 }
 
 /// Runs a turn of this session, or of a new one.
@@ -48,7 +53,7 @@ pub(crate) async fn run(
     let harness = file.read()?;
     let signals = Signals::listen()?;
     let store = file.store()?;
-    if let (Some(key), Beginning::Resume { .. } | Beginning::Reconcile(_)) = (&key, &beginning) {
+    if let (Some(key), Beginning::Resume { .. } | Beginning::Reconcile { .. }) = (&key, &beginning) {
         open::existing_session(&*store, key.session.as_str()).await?;
     }
     let wharf = file.wharf(Some(store.clone()))?;
@@ -66,7 +71,7 @@ pub(crate) async fn run(
     let screen = Arc::new(if args.json { Screen::without_text() } else { Screen::with_text() });
     let mut watch = Watch::new(screen.clone(), &before);
     let begun = Instant::now();
-    let abandons = matches!(beginning, Beginning::Reconcile(Reconcile::Abandon));
+    let abandons = matches!(beginning, Beginning::Reconcile { answer: Reconcile::Abandon, .. });
     let turn = Turn { file, args: &args, session: &session, signals: &signals, model };
     let done = turn.drive(beginning, &mut watch).await;
     screen.end_text();
@@ -102,7 +107,10 @@ impl Turn<'_> {
             records: Some(Box::new(move |_, record| records.record(record))),
             tools: Some(Arc::new(move |note| notes.note(&note))),
             on_start: Some(Box::new(move |handle| signals.working(handle))),
-            accept_wider: matches!(beginning, Beginning::Resume { accept_wider: true }),
+            accept_wider: match beginning {
+                Beginning::Question(_) => false,
+                Beginning::Resume { accept_wider } | Beginning::Reconcile { accept_wider, .. } => accept_wider,
+            },
             take_over: self.args.take_over,
             no_stream: self.args.no_stream,
         };
@@ -111,7 +119,7 @@ impl Turn<'_> {
         match beginning {
             Beginning::Question(question) => self.session.turn(&question, options, watch).await,
             Beginning::Resume { .. } => self.session.resume(options, watch).await,
-            Beginning::Reconcile(answer) => self.session.reconcile(answer, &who(), options, watch).await,
+            Beginning::Reconcile { answer, .. } => self.session.reconcile(answer, &who(), options, watch).await,
         }
     }
 }

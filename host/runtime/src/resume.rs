@@ -36,7 +36,10 @@ pub(crate) fn compare(session: &Session, now: &HarnessFacts, accept_wider: bool)
         now.name,
         wider.join("; ")
     ))
-    .hint("put the harness back, or accept the change: wharf session resume SESSION --accept-wider"))
+    .hint(
+        "put the harness back, or accept the change: wharf session resume SESSION --accept-wider (a `wharf session \
+         reconcile` takes --accept-wider too)",
+    ))
 }
 
 /// What the current harness allows beyond the journaled one, line by line; empty if it is equal or narrower.

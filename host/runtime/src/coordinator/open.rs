@@ -10,7 +10,7 @@ use wharf_core::policy::{CallPolicy, ReplayClass};
 use wharf_core::reconcile::{self, Evidence};
 use wharf_core::record::Reconcile;
 use wharf_core::session::Session;
-use wharf_core::step::{Event, Machine};
+use wharf_core::step::{Event, Machine, step};
 use wharf_core::{CallId, CallState, Checkpoint, Error, ErrorKind, ResponseId, Seq};
 
 use super::{Coordinator, Options};
@@ -91,10 +91,14 @@ impl Coordinator {
             Some((command, who)) => self.act(Event::Reconcile { command, who }).await?,
             None => self.settle_uncertain().await?,
         }
+        // What the journal says is in force was compared or accepted by an earlier opening, with every call that was open.
+        let accepted = accept_wider || (harness.is_some() && self.session().harness() == harness.as_ref());
+        let policies = self.policies(accepted)?;
         if let (Some(facts), Some(_)) = (harness, self.session().open_turn()) {
+            // A harness under which the calls may not be opened is not in force.
+            step(&mut self.machine.clone(), Event::Opened { policies: policies.clone() })?;
             self.bind_harness(facts).await?;
         }
-        let policies = self.policies(accept_wider)?;
         self.act(Event::Opened { policies }).await
     }
 

@@ -117,7 +117,8 @@ fn a_wider_authority_is_a_conflict_for_open_calls_that_names_it_and_may_be_accep
         let (world, result) = open_under(&before, &now, false);
         let message =
             format!(r#"harness "h" allows more than when the open calls of this turn were made: {what}"#);
-        let hint = "put the harness back, or accept the change: wharf session resume SESSION --accept-wider";
+        let hint = "put the harness back, or accept the change: wharf session resume SESSION --accept-wider (a `wharf \
+                    session reconcile` takes --accept-wider too)";
         assert_eq!(result, Err(Error::conflict(message).hint(hint)));
         assert_eq!(bound(&world), [Record::HarnessBound(before.clone())]);
         assert_eq!(world.tail(1), ["parked: it waits"]);
@@ -231,4 +232,88 @@ fn who_gives_the_turn_up_is_not_asked_about_its_harness() {
         world.open().await.expect("the turn is given up");
     });
     assert_eq!(world.tail(1), ["turn ended abandoned"]);
+}
+
+/// A crashed turn with a running call of class never, made under `before`; by now policy says `safe`.
+async fn wider_by_now(world: &mut World) -> HarnessFacts {
+    let (before, now) = (facts("never", READ, "c1"), facts("safe", READ, "c1"));
+    world.harness = Some(before.clone());
+    let mut c = world.open().await.unwrap();
+    c.bind_harness(before).await.unwrap();
+    c.start_turn(Vec::new()).await.unwrap();
+    c.begin_response(whole()).await.unwrap();
+    let steps = [crate::testing::started("r1"), Step::call(background("h1", "gate")), Step::call(background("p1", "pay"))];
+    world.read(&mut c, steps).await.expect_err("it breaks");
+    world.executor.launched(1).await;
+    drop(c);
+    for (tool, policy) in [("pay", CallPolicy::start()), ("gate", CallPolicy::hold(Hold::Approval))] {
+        world.executor.set_policy(tool, Ok(policy.with_async().with_replay(ReplayClass::Safe)));
+    }
+    world.harness = Some(now.clone());
+    now
+}
+
+#[test]
+fn a_wider_harness_and_an_uncertain_request_are_answered_for_in_one_command() {
+    // covers X14, G16, G17
+    let mut world = World::new();
+    world.settings.uncertainty.resend_lost = 0;
+    world.sim.clone().run(async {
+        let now = wider_by_now(&mut world).await;
+        let before = world.journal();
+        assert_eq!(kind(world.reopen().await.map(drop)), ErrorKind::Conflict);
+        world.accept_wider = true;
+        assert_eq!(kind(world.reopen().await.map(drop)), ErrorKind::Store, "its request is uncertain");
+        world.reconcile = Some(Reconcile::Resend);
+        world.accept_wider = false;
+        assert_eq!(kind(world.reopen().await.map(drop)), ErrorKind::Conflict);
+        assert_eq!(world.journal(), before);
+        world.accept_wider = true;
+        world.reopen().await.unwrap();
+        assert_eq!(bound(&world)[1..], [Record::HarnessBound(now)]);
+    });
+}
+
+#[test]
+fn a_wider_harness_that_was_accepted_is_no_conflict_at_the_next_opening() {
+    // covers X14, L15
+    let mut world = World::new();
+    world.sim.clone().run(async {
+        wider_by_now(&mut world).await;
+        world.accept_wider = true;
+        world.reconcile = None;
+        let read = wharf_core::model::Retrieved::Ended {
+            completion: crate::testing::completion("r1", "tool_calls"),
+            calls: vec![background("h1", "gate").into(), background("p1", "pay").into()],
+        };
+        world.retriever = Some(ScriptedRetriever::new([Ok(read)]));
+        drop(world.reopen().await.unwrap());
+        world.accept_wider = false;
+        let c = world.reopen().await.unwrap();
+        // The call that was made under the narrower rule keeps it.
+        let held = c.checkpoint().unwrap().call(&"h1".into()).unwrap();
+        assert_eq!((held.replay, held.hold.clone()), (ReplayClass::Never, Some(Hold::Approval)));
+    });
+    assert_eq!(world.executor.runs(), ["p1#1"]);
+}
+
+#[test]
+fn a_harness_under_which_an_open_call_cannot_be_opened_is_never_in_force() {
+    // covers L15, X14
+    let mut world = World::new();
+    let (before, now) = (facts("safe", WRITE, "c1"), facts("safe", READ, "c1"));
+    world.harness = Some(before.clone());
+    world.sim.clone().run(async {
+        let mut c = world.open().await.unwrap();
+        c.bind_harness(before.clone()).await.unwrap();
+        c.start_turn(Vec::new()).await.unwrap();
+        c.register(background("l1", "look").into()).await.unwrap();
+        drop(c);
+        world.executor.set_policy("look", Ok(CallPolicy::start().with_async().with_replay(ReplayClass::Keyed)));
+        world.harness = Some(now);
+        for _ in 0..2 {
+            assert_eq!(kind(world.reopen().await.map(drop)), ErrorKind::Conflict);
+        }
+        assert_eq!(bound(&world), [Record::HarnessBound(before)]);
+    });
 }
