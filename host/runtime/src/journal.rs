@@ -198,17 +198,19 @@ enum Found {
     Unreadable,
 }
 
-/// Reads stored records. A blob that cannot be had harms its own output alone.
+/// Reads stored records. A blob that is missing or damaged harms its own output alone; one that the store cannot read now
+/// is an error, since nobody may take it for a missing one.
 pub(crate) async fn decode(store: &dyn Store, key: &JournalKey, stored: &[StoredRecord]) -> Result<Vec<Record>, Error> {
     let mut records = Vec::with_capacity(stored.len());
     for StoredRecord { seq, record, .. } in stored {
         let blob = match Record::named_blob(&record.kind, &record.body) {
             Some(digest) => match store.blob(key, &digest).await {
                 Ok(bytes) => bytes,
-                Err(error) => {
+                Err(error @ StoreError::Corrupt { .. }) => {
                     tracing::warn!(%seq, %error, "an output cannot be read");
                     None
                 }
+                Err(error) => return Err(error.into()),
             },
             None => None,
         };

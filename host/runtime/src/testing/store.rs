@@ -26,6 +26,8 @@ pub enum StoreOp {
     Renew,
     /// [`Store::release`].
     Release,
+    /// [`Store::blob`].
+    Blob,
 }
 
 /// How an operation fails.
@@ -41,6 +43,8 @@ pub enum StoreFault {
     LostRequest,
     /// The lease is another's.
     Fenced,
+    /// What is stored cannot be read.
+    Damaged,
     /// It has its effect once the gate is open.
     Late(Gate),
 }
@@ -148,6 +152,7 @@ impl TrialStore {
                 Err(StoreError::Unknown { what, why })
             }
             Some(StoreFault::LostRequest) => Err(StoreError::Unknown { what, why }),
+            Some(StoreFault::Damaged) => Err(StoreError::Corrupt { place: what, why }),
             Some(StoreFault::Fenced) => Err(StoreError::Fenced { session: session.to_owned() }),
             Some(StoreFault::Late(gate)) => {
                 gate.passed().await;
@@ -206,7 +211,8 @@ impl Store for TrialStore {
     }
 
     fn blob<'a>(&'a self, key: &'a JournalKey, digest: &'a BlobDigest) -> StoreFuture<'a, Option<Vec<u8>>> {
-        self.inner.blob(key, digest)
+        let work = Box::pin(async move { self.inner.blob(key, digest).await });
+        Box::pin(self.tried(StoreOp::Blob, key.session.as_str(), work))
     }
 
     fn put_inbox<'a>(&'a self, key: &'a JournalKey, item: InboxItem) -> StoreFuture<'a, InboxPut> {

@@ -284,3 +284,32 @@ fn opening_for_another_turn_is_refused_before_anything_of_the_open_one_is_settle
     });
     assert_eq!(world.executor.runs(), ["p1#1", "l1#1"]);
 }
+
+#[test]
+fn an_output_that_the_store_cannot_read_now_fails_the_opening_and_is_no_missing_one() {
+    // covers L1
+    use crate::testing::{StoreFault, StoreOp};
+    let world = World::new();
+    let long = "x".repeat(wharf_core::limits::INLINE_OUTPUT_BYTES_MAX + 1);
+    world.sim.run(async {
+        world.executor.plan("s1", Ending::output(&long));
+        let mut c = world.answered([call("s1", "note")]).await;
+        assert_eq!(c.wait_job().await, Ok(true));
+        drop(c);
+        let before = world.journal();
+        for fault in [StoreFault::Broken, StoreFault::Busy] {
+            world.store.fail_all(StoreOp::Blob, fault);
+            assert_eq!(kind(world.reopen().await.map(drop)), ErrorKind::Store);
+            world.store.mend();
+            assert_eq!(world.journal(), before);
+        }
+        // One that is damaged for good harms itself alone.
+        world.store.fail_all(StoreOp::Blob, StoreFault::Damaged);
+        let c = world.reopen().await.unwrap();
+        let output = states(&c)["s1"]["Ready"]["output"].as_str().unwrap().to_owned();
+        assert!(output.contains("is missing"), "{output}");
+        drop(c);
+        world.store.mend();
+        assert_eq!(states(&world.reopen().await.unwrap()), json!({ "s1": ready(&long) }));
+    });
+}

@@ -293,7 +293,7 @@ impl Trial {
                 (StoreOp::Append, 1 | 2) => Some(StoreFault::LostAnswer),
                 (StoreOp::Append | StoreOp::Renew, 3) => Some(StoreFault::LostRequest),
                 (StoreOp::Append | StoreOp::Renew | StoreOp::Load, _) => Some(StoreFault::Busy),
-                (StoreOp::Acquire | StoreOp::Release, _) => None,
+                (StoreOp::Acquire | StoreOp::Release | StoreOp::Blob, _) => None,
             }
         });
     }
