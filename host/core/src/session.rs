@@ -338,7 +338,10 @@ impl Session {
             Record::CallSettled { id, how: Settlement::Cancelled, .. } if turn.attempts(id) > 0 => {
                 turn.cut_off.insert(id.clone());
             }
-            Record::Paused { reason } => turn.paused = Some(reason.clone()),
+            Record::Paused { reason } => {
+                turn.paused = Some(reason.clone());
+                return Ok(());
+            }
             Record::Resumed { .. } => {
                 if matches!(turn.paused.take(), Some(PauseReason::UnknownTools { .. })) {
                     turn.unknown_tools = 0;
@@ -365,11 +368,24 @@ impl Session {
             | Record::InboxConsumed { .. }
             | Record::Parked { .. } => {}
         }
+        turn.end_held_pause();
         Ok(())
     }
 }
 
 impl Turn {
+    /// A turn waits for held calls as long as one of them is held (L61, X4).
+    fn end_held_pause(&mut self) {
+        let Some(PauseReason::Held { calls }) = &self.paused else { return };
+        let is_held = |id: &CallId| {
+            let held = self.checkpoint.call(id).is_some_and(|p| p.hold.is_some() && p.state == CallState::Queued);
+            held && !self.checkpoint.is_orphan(id)
+        };
+        if !calls.iter().any(is_held) {
+            self.paused = None;
+        }
+    }
+
     /// Calls of accepted responses without output, at the moment of abandoning: what the provider waits for. Those of the
     /// response in flight are not among them, and neither are those of lost ones.
     fn left_unanswered(&self) -> Vec<Unanswered> {

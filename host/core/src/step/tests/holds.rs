@@ -189,3 +189,33 @@ fn cancel_settles_held_calls_too() {
     );
     host.refuses(ErrorKind::Config, approve("a", "late"));
 }
+
+// covers L61, L62, X4
+#[test]
+fn turn_that_waits_for_held_calls_goes_on_by_itself_once_the_last_one_is_decided() {
+    let decisions = [Decision::Approve { approval: "yes".into() }, Decision::Decline { output: "no".into() }];
+    for last in decisions {
+        let mut host = Host::new();
+        host.respond("resp_1", &[(sync("a"), held(Hold::Approval)), (sync("b"), held(Hold::Approval))]);
+        let waits = PauseReason::Held { calls: vec!["a".into(), "b".into()] };
+        assert_eq!(host.next(), Next::Rest(waits.clone()));
+        host.act(Event::Pause(waits.clone()));
+        host.act(decided("a", Decision::Decline { output: "no".into() }));
+        assert_eq!(host.turn().paused, Some(waits));
+        host.act(decided("b", last.clone()));
+        assert_eq!(host.turn().paused, None);
+        if last == (Decision::Approve { approval: "yes".into() }) {
+            assert_eq!(host.next(), Next::WaitForJob);
+            host.ended("b", "done");
+        }
+        assert_eq!(host.next(), Next::Deliver);
+    }
+    // So does one whose last held call was withdrawn.
+    let mut host = Host::new();
+    host.begin();
+    host.call(asynchronous("a"), held(Hold::Approval));
+    host.act(Event::Pause(PauseReason::Held { calls: vec!["a".into()] }));
+    host.act(Event::StreamBroken);
+    host.act(Event::Resolve(Evidence::Unasked { can_retrieve: false }));
+    assert_eq!((host.turn().paused.clone(), host.next()), (None, Next::Ask));
+}
