@@ -74,6 +74,13 @@ impl Machine {
             return self.not_accepted(Error::provider(why));
         }
         let id = completion.id.clone().unwrap_or_else(|| ResponseId::new(""));
+        if self.session.latest_response_id() == Some(&id) {
+            // Counted as a repeat (F4) it would be asked again and again.
+            return self.not_accepted(Error::provider(format!(
+                "response {:?} was accepted before, and the provider gives it again as the answer to another request",
+                id.as_str()
+            )));
+        }
         let accepted = match id.is_blank() {
             true => Err(Error::provider("a response was completed without a response id")),
             false if is_too_long(&id) => Err(Error::provider(format!(

@@ -235,25 +235,30 @@ fn terminal_event_is_the_receipt_of_the_delivery_that_the_request_carried() {
     }
 }
 
-// covers J2, F4
+// covers L66
 #[test]
-fn response_that_repeats_an_id_is_no_receipt_and_does_not_count() {
-    let mut host = Host::new();
-    host.respond("resp_1", &[(sync("a"), start())]);
-    host.ended("a", "x");
-    host.act(Event::Prepare);
-    host.begin_on("resp_1");
-    let before = host.checkpoint().to_json();
-    host.refuses(ErrorKind::Store, completed(completion("resp_1")));
-    assert_eq!(host.checkpoint().to_json(), before, "the delivery is kept, and its fate is open");
-    assert_eq!(host.next(), Next::Resolve);
-    // Without a delivery it is the same response once more.
-    let mut host = Host::new();
-    host.respond("resp_1", &[]);
-    host.begin();
-    host.complete("resp_1");
-    let document = host.checkpoint().to_json();
-    assert_eq!(json!([document["completed_responses"], document["response_in_flight"]]), json!([1, false]));
+fn accepted_response_that_a_provider_gives_again_answers_no_other_request() {
+    // With a delivery it would be no receipt (J2), without one it would not count (F4) and be asked for again and again.
+    for delivers in [true, false] {
+        let mut host = Host::new();
+        host.respond("resp_1", &[(sync("a"), start())]);
+        host.ended("a", "x");
+        if delivers {
+            host.act(Event::Prepare);
+        }
+        let before = host.checkpoint().to_json();
+        host.begin_on("resp_1");
+        host.call(asynchronous("b"), safe());
+        let effects = host.act(completed(completion("resp_1")));
+        let error = failed(&effects).unwrap();
+        assert_eq!(error.kind, ErrorKind::Provider);
+        assert!(error.message.starts_with("response \"resp_1\" was accepted before"), "{error}");
+        assert_eq!(host.states(), json!({ "a": ready("x"), "b": "Running" }));
+        let document = host.checkpoint().to_json();
+        let counted = json!([document["completed_responses"], document["response_in_flight"], document["delivery"]]);
+        assert_eq!((counted, &document["orphans"]), (json!([1, false, null]), &json!(["b"])));
+        assert_eq!(document["latest_response_id"], before["latest_response_id"]);
+    }
 }
 
 // covers L21, L57
