@@ -95,43 +95,42 @@ impl Coordinator {
         let mut work = pin!(work);
         loop {
             match self.meanwhile(&mut work).await? {
-                Some(done) => return Ok(done),
-                None => continue,
+                Round::Done(done) => return Ok(done),
+                Round::JobEnded | Round::Other => continue,
             }
         }
     }
 
-    /// Waits until one job has ended.
+    /// Waits until one job has ended, and is settled.
     pub(super) async fn drive_until_job(&mut self) -> Result<(), Error> {
-        let before = self.machine.running();
-        let settled = |machine: &wharf_core::step::Machine| machine.session().turn().map(|t| settled_calls(&t.checkpoint));
-        let start = settled(&self.machine);
+        let mut never = std::future::pending::<()>();
         loop {
-            let mut never = std::future::pending::<()>();
-            self.meanwhile(&mut std::pin::Pin::new(&mut never)).await?;
-            if settled(&self.machine) != start || self.machine.running() < before {
+            if let Round::JobEnded = self.meanwhile(&mut never).await? {
                 return Ok(());
             }
         }
     }
 
-    /// One round of waiting: `Some` if the work is done, `None` if something else was. What else is there comes first: work
-    /// that always can go on must hold up neither a renewal nor a cancel (L36).
+    /// One round of waiting. What else is there comes before the work: work that always can go on must hold up neither a
+    /// renewal nor a cancel (L36).
     async fn meanwhile<T>(
         &mut self, work: &mut (impl Future<Output = T> + Unpin),
-    ) -> Result<Option<T>, Error> {
+    ) -> Result<Round<T>, Error> {
         let renewal = self.seams.sleep(self.journal.renew_in());
         let other = {
             let side = select(select(self.control.next(), self.ended.next()), renewal);
             match select(side, work).await {
-                Either::Right((done, _)) => return Ok(Some(done)),
+                Either::Right((done, _)) => return Ok(Round::Done(done)),
                 Either::Left((Either::Left((Either::Left((control, _)), _)), _)) => Other::Control(control),
                 Either::Left((Either::Left((Either::Right((ended, _)), _)), _)) => Other::Ended(ended),
                 Either::Left((Either::Right(((), _)), _)) => Other::Renew,
             }
         };
         match other {
-            Other::Ended(Some((id, outcome))) => self.job_ended(id, outcome).await?,
+            Other::Ended(Some((id, outcome))) => {
+                self.job_ended(id, outcome).await?;
+                return Ok(Round::JobEnded);
+            }
             Other::Control(Some(control)) => self.hear(control).await?,
             // Both channels are ours at both ends, so they never close.
             Other::Ended(None) | Other::Control(None) => {}
@@ -141,7 +140,7 @@ impl Coordinator {
                 }
             }
         }
-        Ok(None)
+        Ok(Round::Other)
     }
 
     /// What was said from outside before this moment.
@@ -163,12 +162,18 @@ impl Coordinator {
     }
 }
 
+/// What a round of waiting brought.
+enum Round<T> {
+    /// The work is done.
+    Done(T),
+    /// A job has ended and was handled.
+    JobEnded,
+    /// The lease was renewed, or something was said from outside.
+    Other,
+}
+
 enum Other {
     Ended(Option<(CallId, JobOutcome)>),
     Control(Option<Control>),
     Renew,
-}
-
-fn settled_calls(checkpoint: &wharf_core::Checkpoint) -> usize {
-    checkpoint.live_calls().filter(|p| matches!(p.state, wharf_core::CallState::Ready { .. })).count()
 }

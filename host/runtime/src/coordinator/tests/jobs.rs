@@ -332,3 +332,25 @@ fn a_keyed_call_keeps_its_key_over_runs_and_shares_it_with_no_other() {
     assert_ne!(key("b1#1"), key("b2#1"));
     assert_eq!((key("l1#1"), key("l1#2")), (None, None));
 }
+
+#[test]
+fn the_end_of_an_orphan_is_noticed_although_another_call_starts_in_its_place() {
+    // covers L27, L58, L59
+    let mut world = World::new();
+    world.settings.calls_at_once = 1;
+    world.settings.uncertainty.continue_after_lost = true;
+    world.sim.run(async {
+        let mut c = world.streaming().await;
+        let steps = [crate::testing::started("r1"), Step::call(background("a1", "pay"))];
+        world.read(&mut c, steps).await.expect_err("it breaks");
+        c.settle_uncertain().await.unwrap();
+        c.begin_response(whole()).await.unwrap();
+        let steps = [crate::testing::started("r2"), Step::call(background("a2", "pay")), crate::testing::finished("r2", "stop")];
+        world.read(&mut c, steps).await.unwrap();
+        assert_eq!(states(&c), json!({ "a1": "Running", "a2": "Queued" }));
+        world.executor.launched(1).await;
+        world.executor.settle("a1", Ending::output("paid"));
+        assert_eq!(c.wait_job().await, Ok(true));
+        assert_eq!(states(&c), json!({ "a1": ready("paid"), "a2": "Running" }));
+    });
+}
