@@ -173,12 +173,8 @@ impl Journal {
         .hint("mend the store, then resume the session")
     }
 
-    /// Gives the lease up.
-    pub(crate) async fn release(&mut self) -> Result<(), Error> {
-        Ok(self.store.release(&self.lease).await?)
-    }
-
-    /// Gives the lease up where another error is already on its way; a lease that stays ends by itself.
+    /// Gives the lease up. What was done is durable by then, so a store that fails now changes nothing; a lease that stays
+    /// ends by itself.
     pub(crate) async fn release_quietly(&mut self) {
         match select(self.store.release(&self.lease), self.seams.sleep(limits::RELEASE_WAIT)).await {
             Either::Left((Ok(()), _)) => {}

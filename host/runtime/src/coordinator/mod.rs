@@ -464,7 +464,8 @@ impl Coordinator {
         self.act(Event::TurnEnded { status: status.to_owned() }).await
     }
 
-    /// Gives the lease up with everything done (L40). The coordinator is unusable then.
+    /// Gives the lease up with everything done (L40). The coordinator is unusable then. What is durable stays so where the
+    /// store fails now; the lease ends by itself.
     ///
     /// # Errors
     /// A store error while the checkpoint may not complete.
@@ -474,7 +475,8 @@ impl Coordinator {
             return Err(Error::store("the lease cannot be released while calls, deliveries or responses are open; park instead"));
         }
         self.closed = true;
-        self.journal.release().await
+        self.journal.release_quietly().await;
+        Ok(())
     }
 
     /// Gives the lease up with work pending (L40, L62). Nothing may run and nothing may be in flight.
@@ -491,7 +493,8 @@ impl Coordinator {
         }
         self.act(Event::Parked { why: why.to_owned() }).await?;
         self.closed = true;
-        self.journal.release().await
+        self.journal.release_quietly().await;
+        Ok(())
     }
 
     /// Gives the lease up after an error, so that nobody has to wait for its end. What ran is aborted.

@@ -370,3 +370,29 @@ fn an_owner_that_slept_past_its_lease_stops_by_its_own_clock() {
         assert_eq!(c.register(call("s1", "note").into()).await, Ok(()), "the lease is still there");
     });
 }
+
+#[test]
+fn what_is_done_stays_done_where_the_lease_cannot_be_given_up() {
+    // covers L40, N5
+    for fault in [StoreFault::Broken, StoreFault::Fenced, StoreFault::Late(Gate::new())] {
+        for parks in [false, true] {
+            let world = World::new();
+            world.requester.answer([finished("r1", "stop")]);
+            world.sim.run(async {
+                let mut c = world.started().await;
+                if parks {
+                    world.store.fail_all(StoreOp::Release, fault.clone());
+                    assert_eq!(c.park("it waits").await, Ok(()));
+                } else {
+                    assert_eq!(world.run(&mut c, 1).await, Ok(Rest::Finished));
+                    c.end_turn("completed").await.unwrap();
+                    world.store.fail_all(StoreOp::Release, fault.clone());
+                    assert_eq!(c.release().await, Ok(()));
+                }
+                assert_eq!(kind(c.wait_job().await), ErrorKind::Store, "it is unusable all the same");
+            });
+            let last = if parks { "parked: it waits" } else { "turn ended completed" };
+            assert_eq!(world.tail(1), [last]);
+        }
+    }
+}
