@@ -10,3 +10,4 @@ mod kit;
 mod launched;
 mod refused;
 mod retrieved;
+mod surviving;
