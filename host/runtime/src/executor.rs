@@ -85,6 +85,7 @@ impl Executor for HarnessExecutor {
         let table = self.table.clone();
         let sources = self.sources.clone();
         let seams = self.seams.clone();
+        #[cfg(feature = "components")]
         let listener = self.listener.clone();
         Box::pin(async move {
             let Some(tool) = table.get(launch.call.name.as_str()) else {

@@ -10,7 +10,9 @@ use futures::stream::{self, StreamExt as _};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use wharf_core::Error;
-use wharf_core::authority::{Authority, component_digest, conversation_digest};
+#[cfg(feature = "components")]
+use wharf_core::authority::component_digest;
+use wharf_core::authority::{Authority, conversation_digest};
 use wharf_core::digest::Digest;
 use wharf_core::grants::SecretSource;
 use wharf_core::harness::{
