@@ -73,6 +73,7 @@ pub(crate) struct HarnessExecutor {
     pub(crate) table: Arc<ToolTable>,
     pub(crate) sources: Arc<BTreeMap<String, Source>>,
     pub(crate) seams: Arc<dyn Seams>,
+    #[cfg_attr(not(feature = "components"), allow(dead_code, reason = "only components say notes"))]
     pub(crate) listener: Option<ToolListener>,
 }
 
