@@ -1,5 +1,7 @@
 //! Tests that cross crates.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod architecture;
 mod conformance_ids;
 mod http;
