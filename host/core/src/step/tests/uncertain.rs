@@ -206,7 +206,7 @@ fn refusal_names_the_open_delivery_and_the_commands() {
         error.message,
         "it is not known whether the provider accepted the delivery of \"a\" on response \"resp_1\""
     );
-    assert_eq!(error.hint.unwrap(), "wharf session reconcile SESSION --receipt RESPONSE_ID | --resend | --abandon");
+    assert_eq!(error.hint.unwrap(), crate::reconcile::RECONCILE_HINT);
     // Without a delivery there is a request.
     let mut host = Host::new();
     host.respond("resp_1", &[]);
