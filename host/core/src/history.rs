@@ -18,13 +18,14 @@ pub struct History {
     outputs: HashMap<CallId, String>,
     open_delivery: Vec<CallId>,
     after: Vec<Item>,
-    maker: String,
+    /// Who makes the response in flight; none where the journal does not say.
+    maker: Option<String>,
 }
 
 impl History {
-    /// An empty history; `maker` is the `provider/model` that made what comes (O20).
-    pub fn new(maker: &str) -> Self {
-        Self { maker: maker.to_owned(), ..Self::default() }
+    /// An empty history.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// The items, oldest first. Outputs that are not delivered yet are not among them.
@@ -47,7 +48,8 @@ impl History {
             Record::ResponseRecorded(facts) => {
                 // The outputs of a delivery stand before the answer that accepted it.
                 self.close_delivery();
-                self.items.extend(facts.items.iter().filter_map(|raw| item_of(raw, &self.maker)));
+                let maker = self.maker.as_deref().unwrap_or_default(); // the name of nobody, so that nobody gets it back
+                self.items.extend(facts.items.iter().filter_map(|raw| item_of(raw, maker)));
             }
             Record::CallAccepted { call, wire_call_id, .. } | Record::CallRejected { call, wire_call_id, .. } => {
                 let wire = wire_call_id.clone().unwrap_or_else(|| call.id.clone());
@@ -68,6 +70,7 @@ impl History {
                 self.open_delivery.clear();
                 self.after.clear();
             }
+            Record::ResponseBegun(begun) => self.maker.clone_from(&begun.maker),
             Record::HarnessBound(_)
             | Record::TurnEnded { .. }
             | Record::CallStarted { .. }
@@ -75,7 +78,6 @@ impl History {
             | Record::ReplayNarrowed { .. }
             | Record::HoldReleased { .. }
             | Record::CallsOrphaned { .. }
-            | Record::ResponseBegun(_)
             | Record::ResponseStarted { .. }
             | Record::ResponseCompleted { .. }
             | Record::FlightCleared

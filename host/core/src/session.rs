@@ -19,6 +19,7 @@ pub struct Session {
     harness: Option<HarnessFacts>,
     turn: Option<Turn>,
     latest_response_id: Option<ResponseId>,
+    latest_maker: Option<String>,
     requests: u64,
     used_ids: HashSet<CallId>,
     turns_ended: u64,
@@ -153,6 +154,12 @@ impl Session {
     /// The latest accepted response of the session (N1).
     pub fn latest_response_id(&self) -> Option<&ResponseId> {
         self.latest_response_id.as_ref()
+    }
+
+    /// `provider/model` that made the latest accepted response: only at this provider it can be continued. None where the
+    /// journal does not say.
+    pub fn latest_maker(&self) -> Option<&str> {
+        self.latest_maker.as_deref()
     }
 
     /// How many requests were begun.
@@ -303,6 +310,7 @@ impl Session {
             }
             Record::ResponseCompleted { id } | Record::DeliveryAcknowledged { receipt: id } => {
                 self.latest_response_id = Some(id.clone());
+                self.latest_maker = turn.flight.as_ref().and_then(|flight| flight.begun.maker.clone());
                 turn.lost_in_a_row = 0;
                 // What it held comes with its own record; where it never came, a receipt that an operator gave say, nothing
                 // withholds anything.

@@ -29,7 +29,7 @@ pub enum Message {
 
 /// The messages of these records, in the order in which the model saw them. Opaque provider items are left out.
 pub fn messages<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Message> {
-    let mut history = History::new("");
+    let mut history = History::new();
     for record in records {
         history.apply(record);
     }

@@ -24,7 +24,11 @@ pub(crate) struct Journal {
 impl Journal {
     /// Takes the lease and reads everything.
     pub(crate) async fn open(
-        store: Arc<dyn Store>, seams: Arc<dyn Seams>, key: &JournalKey, label: &str, how: Acquire,
+        store: Arc<dyn Store>,
+        seams: Arc<dyn Seams>,
+        key: &JournalKey,
+        label: &str,
+        how: Acquire,
     ) -> Result<(Self, Vec<Record>), Error> {
         let owner = Owner { token: seams.fresh(), label: label.to_owned() };
         let renewed = seams.now();
@@ -100,9 +104,8 @@ impl Journal {
             Err(StoreError::Io { transient: true, .. } | StoreError::Unknown { .. }) => return Ok(Found::Unreadable),
             Err(error) => return Err(error.into()),
         };
-        let is_ours = |(stored, new): (&StoredRecord, &NewRecord)| {
-            stored.record.id == new.id && stored.fence == self.lease.fence
-        };
+        let is_ours =
+            |(stored, new): (&StoredRecord, &NewRecord)| stored.record.id == new.id && stored.fence == self.lease.fence;
         if loaded.records.len() != append.records.len() || !loaded.records.iter().zip(&append.records).all(is_ours) {
             return Ok(Found::NotOurs);
         }

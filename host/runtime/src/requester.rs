@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use wharf_core::history::History;
-use wharf_core::model::{Options, Request, RequestError, Retrieved, ToolOffer};
+use wharf_core::model::{Fate, Options, Request, RequestError, Retrieved, ToolOffer};
 use wharf_core::{Error, ResponseId};
 use wharf_provider::{Driver, EventStream};
 
 use crate::coordinator::{Ask, Plan, Requester, Retriever};
+use crate::load::Agent;
 
 /// The history of a session, kept current by the coordinator's records.
 pub(crate) type SharedHistory = Arc<Mutex<History>>;
@@ -24,24 +25,34 @@ pub(crate) struct DriverRequester {
 }
 
 impl DriverRequester {
+    fn maker(&self) -> String {
+        format!("{}/{}", self.driver.name(), self.model)
+    }
+
+    /// Whether the latest response is this provider's: another one knows nothing of it.
+    fn made_latest(&self, ask: &Ask) -> bool {
+        ask.latest_maker.as_deref().is_some_and(|maker| provider_of(maker) == self.driver.name())
+    }
+
     fn request(&self, ask: &Ask) -> Request {
         let support = self.driver.support(&self.model);
-        let previous = ask.latest.clone().filter(|_| support.continuation);
+        let previous = ask.latest.clone().filter(|_| support.continuation && self.made_latest(ask));
         let mut messages = match (&previous, &ask.delivery) {
             (Some(_), Some(_)) => Vec::new(),
             (Some(_), None) => ask.input.clone(),
             (None, _) => self.history.lock().unwrap_or_else(PoisonError::into_inner).items().to_vec(),
         };
         messages.extend(ask.notice.clone());
-        let tools = self.tools.iter().map(|tool| ToolOffer {
-            async_allowed: tool.async_allowed && support.async_calls,
-            ..tool.clone()
-        });
+        let tools = self
+            .tools
+            .iter()
+            .map(|tool| ToolOffer { async_allowed: tool.async_allowed && support.async_calls, ..tool.clone() });
         Request {
             model: self.model.clone(),
             instructions: self.instructions.clone(),
             tools: tools.collect(),
             messages,
+            replay: previous.is_none(),
             previous,
             delivery: ask.delivery.clone(),
             options: self.options.clone(),
@@ -56,7 +67,8 @@ impl Requester for DriverRequester {
     fn plan(&mut self, ask: &Ask) -> Result<Plan, Error> {
         let request = self.request(ask);
         self.driver.check(&request)?;
-        Ok(Plan { whole_history: request.previous.is_none(), continues: request.previous })
+        let maker = Some(self.maker());
+        Ok(Plan { whole_history: request.previous.is_none(), continues: request.previous, maker })
     }
 
     fn send(&mut self, ask: Ask) -> BoxFuture<'static, Result<EventStream, RequestError>> {
@@ -64,11 +76,46 @@ impl Requester for DriverRequester {
     }
 }
 
-/// Retrieval through a driver.
-pub(crate) struct DriverRetriever(pub(crate) Arc<dyn Driver>);
+fn provider_of(maker: &str) -> &str {
+    maker.split_once('/').map_or(maker, |(provider, _)| provider)
+}
+
+/// Retrieval through the driver of whoever made the response.
+pub(crate) struct DriverRetriever {
+    agent: Agent,
+    /// Who is asked now, and for responses of which the journal does not say who made them.
+    now: (Arc<dyn Driver>, String),
+}
+
+impl DriverRetriever {
+    /// For an agent that now asks this model of this driver.
+    pub(crate) fn new(agent: Agent, driver: Arc<dyn Driver>, model: &str) -> Self {
+        Self { agent, now: (driver, model.to_owned()) }
+    }
+
+    /// The driver to ask; none if its provider is not there any more, or answers no such question.
+    fn driver(&self, maker: Option<&str>) -> Option<Arc<dyn Driver>> {
+        let (driver, model) = match maker.and_then(|maker| maker.split_once('/')) {
+            None => self.now.clone(),
+            Some((provider, model)) if provider == self.now.0.name() => (self.now.0.clone(), model.to_owned()),
+            Some((provider, model)) => (self.agent.driver_named(provider)?, model.to_owned()),
+        };
+        driver.support(&model).retrieval.then_some(driver)
+    }
+}
 
 impl Retriever for DriverRetriever {
-    fn retrieve(&self, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>> {
-        self.0.retrieve(id)
+    fn reaches(&self, maker: Option<&str>) -> bool {
+        self.driver(maker).is_some()
+    }
+
+    fn retrieve(&self, maker: Option<&str>, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>> {
+        match self.driver(maker) {
+            Some(driver) => driver.retrieve(id),
+            None => {
+                let gone = Error::config(format!("nobody can be asked for response {:?}", id.as_str()));
+                Box::pin(async move { Err(RequestError::new(Fate::NotSent, gone)) })
+            }
+        }
     }
 }

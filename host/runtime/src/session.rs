@@ -13,6 +13,7 @@ use wharf_core::session::Session as Fold;
 use wharf_core::step::Settings;
 use wharf_core::transcript::{self, Message};
 use wharf_core::{Error, ErrorKind, Record, Seq, SessionId};
+use wharf_provider::Driver;
 use wharf_store::{Acquire, JournalKey, Store};
 
 use crate::coordinator::{Coordinator, Handle, Observer, Options, RecordListener, Rest};
@@ -98,6 +99,19 @@ impl Agent {
     }
 }
 
+impl Agent {
+    /// The driver that goes by this name, where this harness still has it.
+    pub(crate) fn driver_named(&self, name: &str) -> Option<Arc<dyn Driver>> {
+        if let Some(driver) = self.wharf.0.providers.values().find(|driver| driver.name() == name) {
+            return Some(driver.clone());
+        }
+        let model = ModelRef { provider: name.to_owned(), model: String::new() };
+        self.driver(&model)
+            .inspect_err(|error| tracing::debug!(provider = name, %error, "a former provider cannot be asked"))
+            .ok() // then nobody can be asked: G16
+    }
+}
+
 impl Session {
     /// Its id.
     pub fn id(&self) -> &SessionId {
@@ -135,7 +149,10 @@ impl Session {
     /// Busy, if another process has the session; a store error if a turn is open (resume it); config, provider, store and
     /// cancelled errors. Whatever was gained is journaled, and [`Session::resume`] goes on from there.
     pub async fn turn(
-        &self, input: &str, options: TurnOptions, observer: &mut dyn Observer,
+        &self,
+        input: &str,
+        options: TurnOptions,
+        observer: &mut dyn Observer,
     ) -> Result<TurnResult, Error> {
         let input = vec![Item::Message { role: Role::User, text: input.to_owned() }];
         self.drive(Some(input), None, options, observer).await
@@ -155,21 +172,27 @@ impl Session {
     /// # Errors
     /// As [`Session::resume`]; a store error where nothing waits for this answer.
     pub async fn reconcile(
-        &self, command: Reconcile, who: &str, options: TurnOptions, observer: &mut dyn Observer,
+        &self,
+        command: Reconcile,
+        who: &str,
+        options: TurnOptions,
+        observer: &mut dyn Observer,
     ) -> Result<TurnResult, Error> {
         self.drive(None, Some((command, who.to_owned())), options, observer).await
     }
 
     async fn drive(
-        &self, input: Option<Vec<Item>>, reconcile: Option<(Reconcile, String)>, options: TurnOptions,
+        &self,
+        input: Option<Vec<Item>>,
+        reconcile: Option<(Reconcile, String)>,
+        options: TurnOptions,
         observer: &mut dyn Observer,
     ) -> Result<TurnResult, Error> {
         let agent = &self.agent;
         let parts = &agent.wharf.0;
         let model = agent.model(options.model.as_ref(), self.model.as_ref())?;
         let driver = agent.driver(&model)?;
-        let support = driver.support(&model.model);
-        let history: SharedHistory = Arc::new(Mutex::new(History::new(&model.to_string())));
+        let history: SharedHistory = Arc::new(Mutex::new(History::new()));
         let mut open = Options::new(
             parts.store.clone(),
             self.key.clone(),
@@ -185,7 +208,7 @@ impl Session {
         open.label.clone_from(&parts.label);
         open.acquire = if options.take_over { Acquire::TakeOver } else { Acquire::IfFree };
         open.settings = self.settings();
-        open.retriever = support.retrieval.then(|| Arc::new(DriverRetriever(driver.clone())) as _);
+        open.retriever = Some(Arc::new(DriverRetriever::new(agent.clone(), driver.clone(), &model.model)));
         open.harness = Some(facts.clone());
         open.accept_wider = options.accept_wider;
         open.reconcile = reconcile;
@@ -240,8 +263,12 @@ impl Session {
 }
 
 async fn run_turn(
-    coordinator: &mut Coordinator, input: Option<Vec<Item>>, facts: wharf_core::record::HarnessFacts, limit: u64,
-    requester: &mut DriverRequester, observer: &mut dyn Observer,
+    coordinator: &mut Coordinator,
+    input: Option<Vec<Item>>,
+    facts: wharf_core::record::HarnessFacts,
+    limit: u64,
+    requester: &mut DriverRequester,
+    observer: &mut dyn Observer,
 ) -> Result<TurnResult, Error> {
     let is_open = coordinator.session().open_turn().is_some();
     match input {
@@ -283,17 +310,24 @@ async fn run_turn(
             }
             Err(error) => {
                 let uncertain = coordinator.checkpoint().is_some_and(|c| c.response_in_flight());
-                let may_settle = error.kind == ErrorKind::Provider && uncertain && settled < limits::SETTLE_ATTEMPTS_MAX;
+                let may_settle =
+                    error.kind == ErrorKind::Provider && uncertain && settled < limits::SETTLE_ATTEMPTS_MAX;
                 if !may_settle {
                     return Err(error);
                 }
                 settled += 1;
-                tracing::warn!(kind = %error.kind, "a response broke off; finding out what became of it");
-                coordinator.settle_uncertain().await?;
+                tracing::debug!(kind = %error.kind, "a response broke off; finding out what became of it");
+                observer.broken(&error);
+                // Where it stays uncertain, what broke is half of the story.
+                coordinator
+                    .settle_uncertain()
+                    .await
+                    .map_err(|open| Error { message: format!("{}: {}", open.message, error.message), ..open })?;
             }
         }
     }
-    let result = result(coordinator.session(), TurnStatus::Completed).ok_or_else(|| Error::config("no turn is open"))?;
+    let result =
+        result(coordinator.session(), TurnStatus::Completed).ok_or_else(|| Error::config("no turn is open"))?;
     coordinator.store_outcome(outcome_json(&result)).await?;
     coordinator.end_turn("completed").await?;
     coordinator.release().await?;

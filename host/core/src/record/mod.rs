@@ -222,6 +222,8 @@ pub struct Begun {
     pub whole_history: bool,
     /// Calls of a lost response that this request tells the model about (L59).
     pub told: Vec<CallId>,
+    /// `provider/model` that is asked, and so makes what comes (O20); records of before it was kept have none.
+    pub maker: Option<String>,
 }
 
 /// A call of an accepted response that never got its output because its turn was abandoned, and the output that it gets

@@ -83,6 +83,8 @@ pub enum Event {
         continues: Option<ResponseId>,
         /// Whether it carries the whole history and continues nothing stored.
         whole_history: bool,
+        /// `provider/model` that is asked, where the caller says so.
+        maker: Option<String>,
     },
     /// It failed before a stream was there.
     RequestFailed(RequestError),
@@ -316,8 +318,8 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
         }
         Event::Resolve(evidence) => machine.resolve(evidence),
         Event::Opened { policies } => machine.opened(&policies),
-        Event::RequestBegun { message_id, continues, whole_history } => {
-            machine.request_begun(message_id, continues, whole_history)
+        Event::RequestBegun { message_id, continues, whole_history, maker } => {
+            machine.request_begun(message_id, continues, whole_history, maker)
         }
         Event::RequestFailed(failure) => machine.request_failed(&failure),
         Event::ResponseStarted(id) => machine.response_started(id),
@@ -407,6 +409,7 @@ impl Machine {
         message_id: Option<String>,
         continues: Option<ResponseId>,
         whole_history: bool,
+        maker: Option<String>,
     ) -> Result<Vec<Effect>, Error> {
         let turn = self.turn()?;
         if turn.flight.is_some() {
@@ -421,6 +424,7 @@ impl Machine {
             continues,
             whole_history,
             told: turn.untold.clone(),
+            maker,
         };
         self.commit(vec![Record::ResponseBegun(begun)])
     }

@@ -47,6 +47,7 @@ impl Context<'_> {
 /// The body of a request.
 pub(super) fn build(context: Context<'_>, request: &Request, form: Form) -> Result<Map<String, Value>, Error> {
     check_tools(context, request)?;
+    let form = if request.replay { Form::Replay } else { form };
     let link = link_of(context, request, form)?;
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);

@@ -18,7 +18,8 @@ impl Coordinator {
     pub(super) async fn act(&mut self, event: Event) -> Result<(), Error> {
         if self.acting {
             // What was begun then is not known to be durable, so nothing may be built on it.
-            let dropped = self.check_usable().err().unwrap_or_else(|| Error::store("an operation was dropped in mid-work"));
+            let dropped =
+                self.check_usable().err().unwrap_or_else(|| Error::store("an operation was dropped in mid-work"));
             return Err(self.poison(dropped));
         }
         self.check_usable()?;
@@ -113,9 +114,7 @@ impl Coordinator {
 
     /// One round of waiting. What else is there comes before the work: work that always can go on must hold up neither a
     /// renewal nor a cancel (L36).
-    async fn meanwhile<T>(
-        &mut self, work: &mut (impl Future<Output = T> + Unpin),
-    ) -> Result<Round<T>, Error> {
+    async fn meanwhile<T>(&mut self, work: &mut (impl Future<Output = T> + Unpin)) -> Result<Round<T>, Error> {
         let renewal = self.seams.sleep(self.journal.renew_in());
         let other = {
             let side = select(select(self.control.next(), self.ended.next()), renewal);

@@ -65,6 +65,8 @@ pub struct Ask {
     pub delivery: Option<Delivery>,
     /// The session's latest response id; none on the first request (L42).
     pub latest: Option<ResponseId>,
+    /// `provider/model` that made it, where the journal says so.
+    pub latest_maker: Option<String>,
     /// What stands first where the request goes on from a stored response: outputs of calls that an abandoned turn left
     /// open, then the turn's input.
     pub input: Vec<Item>,
@@ -81,12 +83,20 @@ pub struct Plan {
     pub continues: Option<ResponseId>,
     /// True if it carries the whole history and continues nothing stored.
     pub whole_history: bool,
+    /// `provider/model` that is asked (O20). The response can be asked for and continued there alone.
+    pub maker: Option<String>,
 }
 
-/// Who can ask what became of a response (G15).
+/// Who can ask what became of a response (G15). `maker` is the [`Plan::maker`] of its request.
 pub trait Retriever: Send + Sync + 'static {
+    /// Whether responses of this maker can be asked for at all.
+    fn reaches(&self, maker: Option<&str>) -> bool {
+        let _ = maker; // there is one provider only, unless this is written
+        true
+    }
+
     /// Asks.
-    fn retrieve(&self, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>>;
+    fn retrieve(&self, maker: Option<&str>, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>>;
 }
 
 /// Who watches. Every method does nothing unless it is written.
@@ -104,6 +114,11 @@ pub trait Observer: Send {
     /// A piece of a refusal.
     fn refusal(&mut self, text: &str) {
         let _ = text; // as above
+    }
+
+    /// An answer broke off; what became of the request is found out next. Text of it that was told may be told again.
+    fn broken(&mut self, error: &Error) {
+        let _ = error; // as above
     }
 
     /// A response was accepted.
@@ -304,7 +319,8 @@ impl Coordinator {
     }
 
     async fn begin(&mut self, plan: Plan, message_id: Option<String>) -> Result<(), Error> {
-        self.act(Event::RequestBegun { message_id, continues: plan.continues, whole_history: plan.whole_history }).await
+        let Plan { continues, whole_history, maker } = plan;
+        self.act(Event::RequestBegun { message_id, continues, whole_history, maker }).await
     }
 
     /// Stages the summary of the response that was just accepted (L38).
@@ -396,7 +412,9 @@ impl Coordinator {
             self.check_usable()?;
             match self.machine.next()? {
                 Next::Resolve => {
-                    return Err(Error::store("a delivery cannot be prepared while a response is in flight or a delivery is open"));
+                    return Err(Error::store(
+                        "a delivery cannot be prepared while a response is in flight or a delivery is open",
+                    ));
                 }
                 Next::Rest(reason) => return Ok(Prepared::Paused(reason)),
                 Next::Finished | Next::Ask => return Ok(Prepared::Nothing),
@@ -432,7 +450,9 @@ impl Coordinator {
                     held.push(id.clone());
                     held_sync |= !pending.call.is_async;
                 }
-                CallState::Queued if !pending.call.is_async && turn.paused.is_none() && !turn.withheld => return Waits::Job,
+                CallState::Queued if !pending.call.is_async && turn.paused.is_none() && !turn.withheld => {
+                    return Waits::Job;
+                }
                 CallState::Queued | CallState::Running | CallState::Ready { .. } | CallState::Delivered => {}
             }
         }
@@ -472,7 +492,9 @@ impl Coordinator {
     pub async fn release(&mut self) -> Result<(), Error> {
         self.check_usable()?;
         if self.session().open_turn().is_some() && !self.may_complete() {
-            return Err(Error::store("the lease cannot be released while calls, deliveries or responses are open; park instead"));
+            return Err(Error::store(
+                "the lease cannot be released while calls, deliveries or responses are open; park instead",
+            ));
         }
         self.closed = true;
         self.journal.release_quietly().await;
@@ -512,7 +534,9 @@ impl Coordinator {
             return Err(Error::store("the coordinator gave its lease up"));
         }
         if self.acting {
-            return Err(Error::store("an operation of this coordinator was dropped in mid-work; open the session again"));
+            return Err(Error::store(
+                "an operation of this coordinator was dropped in mid-work; open the session again",
+            ));
         }
         Ok(())
     }

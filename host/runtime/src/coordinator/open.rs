@@ -25,8 +25,20 @@ impl Coordinator {
     /// again then; what was settled and journaled before stays (G3).
     pub async fn open(options: Options) -> Result<Self, Error> {
         let Options {
-            store, key, label, acquire, executor, seams, settings, retriever, harness, accept_wider, listener,
-            mut history, reconcile, for_new_turn,
+            store,
+            key,
+            label,
+            acquire,
+            executor,
+            seams,
+            settings,
+            retriever,
+            harness,
+            accept_wider,
+            listener,
+            mut history,
+            reconcile,
+            for_new_turn,
         } = options;
         let (journal, records) = Journal::open(store, seams.clone(), &key, &label, acquire).await?;
         let session = Session::fold(&records);
@@ -71,8 +83,11 @@ impl Coordinator {
     }
 
     async fn opened(
-        &mut self, harness: Option<wharf_core::record::HarnessFacts>, accept_wider: bool,
-        reconcile: Option<(wharf_core::record::Reconcile, String)>, for_new_turn: bool,
+        &mut self,
+        harness: Option<wharf_core::record::HarnessFacts>,
+        accept_wider: bool,
+        reconcile: Option<(wharf_core::record::Reconcile, String)>,
+        for_new_turn: bool,
     ) -> Result<(), Error> {
         if let Some(turn) = self.session().open_turn() {
             // Before anything of it is settled or started: the caller means another one.
@@ -110,11 +125,16 @@ impl Coordinator {
     pub(super) async fn accept_receipt(&mut self, id: ResponseId, who: String) -> Result<(), Error> {
         // Nobody is asked for an answer to nothing.
         reconcile::receipt_read(self.session(), &id, &who)?;
+        let maker = self.maker_in_flight();
         let refused = |why: &str| {
             Err(Error::store(format!("response {:?} {why}, so it cannot be taken as the receipt", id.as_str()))
                 .hint("send the request again: wharf session reconcile SESSION --resend, or end the turn: --abandon"))
         };
-        match self.retrieve(&id).await? {
+        let asked = match self.can_retrieve(maker.as_deref()) {
+            true => self.retrieve(maker.as_deref(), &id).await?,
+            false => None,
+        };
+        match asked {
             Some(Retrieved::Ended { completion, calls }) => match completion.outcome {
                 Outcome::Completed | Outcome::Incomplete { .. } => {
                     self.act(Event::ReceiptRead { id: id.clone(), who }).await?;
@@ -126,6 +146,14 @@ impl Coordinator {
             Some(Retrieved::NotFound) => refused("is not known to the provider"),
             None => refused("cannot be read from the provider"),
         }
+    }
+
+    fn can_retrieve(&self, maker: Option<&str>) -> bool {
+        self.retriever.as_ref().is_some_and(|retriever| retriever.reaches(maker))
+    }
+
+    fn maker_in_flight(&self) -> Option<String> {
+        self.session().open_turn().and_then(|turn| turn.flight.as_ref()?.begun.maker.clone())
     }
 
     /// Authorises each call that is not settled, in order (L1). Where a wider harness was accepted, open calls keep the replay
@@ -152,18 +180,24 @@ impl Coordinator {
     /// # Errors
     /// A store error that names the commands where an operator has to answer (G16).
     pub async fn settle_uncertain(&mut self) -> Result<(), Error> {
-        let can_retrieve = self.retriever.is_some();
+        let maker = self.maker_in_flight();
+        let can_retrieve = self.can_retrieve(maker.as_deref());
         self.act(Event::Resolve(Evidence::Unasked { can_retrieve })).await?;
         let Some(id) = self.to_retrieve.take() else { return Ok(()) };
-        match self.retrieve(&id).await? {
+        match self.retrieve(maker.as_deref(), &id).await? {
             Some(Retrieved::Ended { completion, calls }) => self.take_retrieved(id, completion, calls).await,
-            Some(Retrieved::InProgress | Retrieved::NotFound) | None => self.act(Event::Resolve(Evidence::Unsettled)).await,
+            Some(Retrieved::InProgress | Retrieved::NotFound) | None => {
+                self.act(Event::Resolve(Evidence::Unsettled)).await
+            }
         }
     }
 
     /// Goes on with a response that was read as a whole as if it had streamed to its end (P21).
     async fn take_retrieved(
-        &mut self, id: ResponseId, mut completion: Completion, calls: Vec<FinishedCall>,
+        &mut self,
+        id: ResponseId,
+        mut completion: Completion,
+        calls: Vec<FinishedCall>,
     ) -> Result<(), Error> {
         completion.id.get_or_insert(id);
         let accepted = matches!(completion.outcome, Outcome::Completed | Outcome::Incomplete { .. });
@@ -186,12 +220,12 @@ impl Coordinator {
     }
 
     /// Asks until the response is at an end, within a bound. `None` if nobody could say.
-    async fn retrieve(&mut self, id: &ResponseId) -> Result<Option<Retrieved>, Error> {
+    async fn retrieve(&mut self, maker: Option<&str>, id: &ResponseId) -> Result<Option<Retrieved>, Error> {
         let Some(retriever) = self.retriever.clone() else { return Ok(None) };
         let give_up = self.seams.now() + limits::RETRIEVE_WAIT;
         loop {
             let left = give_up.saturating_sub(self.seams.now());
-            let asked = select(retriever.retrieve(id), self.seams.sleep(left));
+            let asked = select(retriever.retrieve(maker, id), self.seams.sleep(left));
             match self.drive(asked).await? {
                 Either::Left((Ok(Retrieved::InProgress), _)) => {
                     if self.seams.now() + limits::RETRIEVE_EVERY >= give_up {

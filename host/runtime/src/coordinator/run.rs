@@ -30,7 +30,9 @@ impl Coordinator {
     /// A store error if none was begun (L23); provider errors of L17, L18, L21; store errors. After an error before the
     /// terminal event the response stays in flight: see [`Coordinator::settle_uncertain`].
     pub async fn read_response(
-        &mut self, stream: EventStream, observer: &mut dyn Observer,
+        &mut self,
+        stream: EventStream,
+        observer: &mut dyn Observer,
     ) -> Result<Completion, Error> {
         self.check_usable()?;
         let in_flight = |this: &Self| this.checkpoint().is_some_and(Checkpoint::response_in_flight);
@@ -45,9 +47,7 @@ impl Coordinator {
         read
     }
 
-    async fn read_events(
-        &mut self, mut stream: EventStream, observer: &mut dyn Observer,
-    ) -> Result<Completion, Error> {
+    async fn read_events(&mut self, mut stream: EventStream, observer: &mut dyn Observer) -> Result<Completion, Error> {
         let asked = self.seams.now();
         let mut first_token_ms = None;
         loop {
@@ -88,7 +88,10 @@ impl Coordinator {
     /// A config error at the limit (L43); the requester's errors (L45); provider and store errors. The journaled state
     /// remains, and another run goes on from it.
     pub async fn run(
-        &mut self, limit: u64, requester: &mut dyn Requester, observer: &mut dyn Observer,
+        &mut self,
+        limit: u64,
+        requester: &mut dyn Requester,
+        observer: &mut dyn Observer,
     ) -> Result<Rest, Error> {
         let mut made = 0;
         loop {
@@ -122,7 +125,10 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::run`].
     async fn request(
-        &mut self, ask: Ask, requester: &mut dyn Requester, observer: &mut dyn Observer,
+        &mut self,
+        ask: Ask,
+        requester: &mut dyn Requester,
+        observer: &mut dyn Observer,
     ) -> Result<Completion, Error> {
         let plan = match requester.plan(&ask) {
             Ok(plan) => plan,
@@ -167,8 +173,7 @@ impl Coordinator {
 
     fn summary(&self, completion: &Completion) -> Value {
         let usage = completion.usage.clone().unwrap_or_default();
-        let first_token_ms =
-            self.session().open_turn().and_then(|turn| turn.last_response.as_ref()?.first_token_ms);
+        let first_token_ms = self.session().open_turn().and_then(|turn| turn.last_response.as_ref()?.first_token_ms);
         let calls = completion.items.iter().filter(|item| {
             matches!(item.get("type").and_then(Value::as_str), Some("function_call" | "custom_tool_call"))
         });
@@ -199,10 +204,14 @@ impl Coordinator {
         let async_open = turn.checkpoint.live_calls().any(|p| {
             let delivered_now = delivery.as_ref().is_some_and(|d| d.call_ids.contains(&p.call.id));
             // The provider does not know orphans.
-            p.call.is_async && !turn.checkpoint.is_orphan(&p.call.id) && (delivered_now || !matches!(p.state, CallState::Ready { .. } | CallState::Delivered))
+            p.call.is_async
+                && !turn.checkpoint.is_orphan(&p.call.id)
+                && (delivered_now || !matches!(p.state, CallState::Ready { .. } | CallState::Delivered))
         });
         let input = turn.closing.iter().chain(&turn.input).cloned().collect();
-        Ok(Ask { delivery, latest: self.session().latest_response_id().cloned(), input, notice, async_open })
+        let latest = self.session().latest_response_id().cloned();
+        let latest_maker = self.session().latest_maker().map(str::to_owned);
+        Ok(Ask { delivery, latest, latest_maker, input, notice, async_open })
     }
 }
 
@@ -224,7 +233,7 @@ where
     R: Future<Output = Result<EventStream, RequestError>> + Send + 'static,
 {
     fn plan(&mut self, ask: &Ask) -> Result<Plan, Error> {
-        Ok(Plan { continues: ask.latest.clone(), whole_history: ask.latest.is_none() })
+        Ok(Plan { continues: ask.latest.clone(), whole_history: ask.latest.is_none(), maker: None })
     }
 
     fn send(&mut self, ask: Ask) -> BoxFuture<'static, Result<EventStream, RequestError>> {

@@ -15,6 +15,7 @@ use wharf_core::tool::{Claims, Content, Definition, InputFormat, envelope};
 use wharf_core::{Error, ErrorKind, ResponseId};
 use wharf_provider::responses::Decoder;
 use wharf_provider::{Driver, Drivers, EventStream, ProviderConfig, Support};
+use wharf_store::{MemoryStore, Store};
 
 use super::{Session, TurnOptions, TurnStatus};
 use crate::builder::Wharf;
@@ -31,6 +32,8 @@ struct Provider {
 enum Reply {
     /// A whole response.
     Answer(Value),
+    /// All of it but the terminal event.
+    Broken(Value),
     /// 429.
     Refused,
 }
@@ -88,6 +91,11 @@ impl Driver for Provider {
         let opened = match self.replies.lock().unwrap().pop_front().expect("one request more than replies") {
             Reply::Refused => Err(RequestError::new(Fate::Refused, Error::provider("too many requests"))),
             Reply::Answer(answer) => Ok(Decoder::new().whole(&answer).unwrap()),
+            Reply::Broken(answer) => {
+                let mut events = Decoder::new().whole(&answer).unwrap();
+                events.pop();
+                Ok(events)
+            }
         };
         Box::pin(async move {
             let events = opened?;
@@ -141,9 +149,6 @@ name = "desk"
 model = "one/m"
 resend_lost = 0
 
-[providers.one]
-driver = "openai-responses"
-
 [capabilities.desk]
 native = "desk"
 
@@ -152,13 +157,18 @@ note = { replay = "never", async = false }
 look = { replay = "safe", async = true }
 "#;
 
-/// A fresh session whose harness has these providers.
+/// A fresh session with these providers.
 async fn session(providers: &[&Arc<Provider>]) -> Session {
-    let wharf = providers.iter().fold(Wharf::builder().native(Desk), |builder, provider| {
-        builder.provider(provider.name(), (*provider).clone())
-    });
+    session_in(Arc::new(MemoryStore::new()), providers).await
+}
+
+/// The session in this store, with these providers in the harness.
+async fn session_in(store: Arc<dyn Store>, providers: &[&Arc<Provider>]) -> Session {
+    let builder = Wharf::builder().store(store).native(Desk);
+    let builder =
+        providers.iter().fold(builder, |builder, provider| builder.provider(provider.name(), (*provider).clone()));
     let harness = Harness::parse("harness.toml", HARNESS).unwrap();
-    wharf.build().unwrap().load(harness, Default::default()).await.unwrap().session("s1")
+    builder.build().unwrap().load(harness, Default::default()).await.unwrap().session("s1")
 }
 
 fn on(model: &str) -> TurnOptions {
@@ -261,4 +271,77 @@ async fn session_lives_on_after_an_abandoned_turn() {
             None => assert_eq!(one.last()[1].to_string().matches("function_call_output").count(), 2),
         }
     }
+}
+
+fn reasoning(id: &str) -> Value {
+    json!({ "type": "reasoning", "id": id, "status": "completed", "summary": [], "encrypted_content": "sealed" })
+}
+
+/// A text of the model as any model reads it.
+fn text(text: &str) -> Value {
+    json!({ "type": "message", "role": "assistant", "content": text })
+}
+
+// covers O20, N1
+// PROV-11
+#[tokio::test]
+async fn response_is_continued_at_its_own_provider_and_opaque_items_go_to_their_maker_alone() {
+    let thought = |id: &str, say: &str| [reasoning(id), said(say)];
+    let one = Provider::new("one", [answer("a1", thought("rs_a1", "A1"))]);
+    let two = Provider::new("two", [answer("b1", thought("rs_b1", "B1")), answer("b2", [said("B2")])]);
+    let session = session(&[&one, &two]).await;
+    turn(&session, "one/m", "1").await.unwrap();
+    turn(&session, "two/m", "2").await.unwrap();
+    turn(&session, "two/m", "3").await.unwrap();
+    let second = [user("1"), text("A1"), user("2")];
+    assert_eq!(two.sent(), [fresh(second.to_vec()), json!(["b1", [user("3")]])]);
+    for reply in [answer("a2", [said("A2")]), answer("a3", [said("A3")]), answer("a4", [said("A4")])] {
+        one.reply(reply);
+    }
+    turn(&session, "one/m", "4").await.unwrap();
+    turn(&session, "one/m", "5").await.unwrap();
+    turn(&session, "one/old", "6").await.unwrap();
+    let before = [text("A1"), user("2"), text("B1"), user("3"), text("B2"), user("4")];
+    let after = [text("A2"), user("5"), text("A3"), user("6")];
+    let sent = [
+        fresh(vec![user("1")]),
+        fresh([&[user("1"), reasoning("rs_a1")], &before[..]].concat()),
+        json!(["a2", [user("5")]]),
+        // Another model of the provider does not know what the first one thought.
+        fresh([&[user("1")], &before[..], &after[..]].concat()),
+    ];
+    assert_eq!(one.sent(), sent);
+}
+
+// covers O20
+#[tokio::test]
+async fn delivery_for_a_response_of_another_provider_goes_with_the_whole_history() {
+    let one = Provider::new("one", [answer("a1", [reasoning("rs_a1"), call("c1", "note", "{}")]), Reply::Refused]);
+    let two = Provider::new("two", [answer("b1", [said("B1")])]);
+    let session = session(&[&one, &two]).await;
+    turn(&session, "one/m", "1").await.unwrap_err();
+    let result = session.resume(on("two/m"), &mut ()).await.unwrap();
+    assert_eq!(result.status, TurnStatus::Completed);
+    assert_eq!(two.sent(), [fresh(vec![user("1"), called("c1", "note", "{}"), noted("c1")])]);
+}
+
+// covers G15, G16
+#[tokio::test]
+async fn provider_of_the_broken_response_is_asked_what_became_of_it() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let one = Provider::new("one", [Reply::Broken(response("a1", [said("A1")]))]);
+    let two = Provider::new("two", []);
+    let both = session_in(store.clone(), &[&one, &two]).await;
+    let uncertain = |error: Error| {
+        assert_eq!(error.kind, ErrorKind::Store);
+        assert!(error.message.starts_with("it is not known whether the provider accepted the last request"), "{error}");
+    };
+    uncertain(turn(&both, "one/m", "1").await.unwrap_err());
+    uncertain(both.resume(on("two/m"), &mut ()).await.unwrap_err());
+    let asked = json!("GET a1");
+    assert_eq!(one.sent(), [fresh(vec![user("1")]), asked.clone(), asked]);
+    // Nobody else knows.
+    let without = session_in(store, &[&two]).await;
+    uncertain(without.resume(on("two/m"), &mut ()).await.unwrap_err());
+    assert_eq!(two.sent(), [json!(null); 0]);
 }

@@ -163,7 +163,7 @@ impl ScriptedRequester {
 
 impl Requester for ScriptedRequester {
     fn plan(&mut self, ask: &Ask) -> Result<Plan, Error> {
-        let natural = Plan { continues: ask.latest.clone(), whole_history: ask.latest.is_none() };
+        let natural = Plan { continues: ask.latest.clone(), whole_history: ask.latest.is_none(), maker: None };
         self.lock().plan.clone().unwrap_or(Ok(natural))
     }
 
@@ -219,7 +219,7 @@ impl ScriptedRetriever {
 }
 
 impl Retriever for ScriptedRetriever {
-    fn retrieve(&self, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>> {
+    fn retrieve(&self, _maker: Option<&str>, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>> {
         let answer = {
             let mut state = self.lock();
             state.asked.push(id.clone());

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use wharf_core::{BlobDigest, Error, OrgId, Record, Seq};
 use wharf_store::{
-    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, MemoryStore, Owner, SessionSummary, Store, StoreError,
-    StoreFuture, StoredRecord,
+    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, MemoryStore, Owner, SessionSummary, Store,
+    StoreError, StoreFuture, StoredRecord,
 };
 
 use super::{Gate, SimSeams, Timeline, line};
@@ -164,7 +164,11 @@ impl TrialStore {
 
 impl Store for TrialStore {
     fn acquire<'a>(
-        &'a self, key: &'a JournalKey, owner: &'a Owner, ttl: Duration, how: Acquire,
+        &'a self,
+        key: &'a JournalKey,
+        owner: &'a Owner,
+        ttl: Duration,
+        how: Acquire,
     ) -> StoreFuture<'a, Lease> {
         let work = Box::pin(async move { self.inner.acquire(key, owner, ttl, how).await });
         Box::pin(self.tried(StoreOp::Acquire, key.session.as_str(), work))
@@ -184,7 +188,8 @@ impl Store for TrialStore {
             let written = append.clone();
             let head = self.inner.append(lease, append).await?;
             for record in written.records {
-                let blob = |digest: &BlobDigest| written.blobs.iter().find(|(at, _)| at == digest).map(|(_, b)| b.clone());
+                let blob =
+                    |digest: &BlobDigest| written.blobs.iter().find(|(at, _)| at == digest).map(|(_, b)| b.clone());
                 let named = Record::named_blob(&record.kind, &record.body).and_then(|digest| blob(&digest));
                 match Record::decode(&record.kind, record.version, &record.body, |_| named) {
                     Ok(record) => self.timeline.push(line(&record)),

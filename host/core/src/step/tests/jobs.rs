@@ -269,7 +269,7 @@ fn journal_that_failed_poisons_everything_but_reading() {
         ended("a", "late"),
         Event::Cancel,
         Event::Prepare,
-        Event::RequestBegun { message_id: None, continues: None, whole_history: true },
+        Event::RequestBegun { message_id: None, continues: None, whole_history: true, maker: None },
         Event::Parked { why: String::new() },
         Event::JournalFailed(Error::store("again")),
     ];

@@ -256,6 +256,7 @@ fn abandoning_cancels_what_runs_and_leaves_a_turn_that_may_be_released() {
         message_id: Some("msg_1".into()),
         continues: Some("resp_1".into()),
         whole_history: false,
+        maker: None,
     });
     host.call(sync("queued"), start());
     host.call(sync("held"), held(Hold::Approval));
@@ -302,7 +303,7 @@ fn said(text: &str) -> Item {
 }
 
 fn history(host: &Host) -> Vec<Item> {
-    let mut history = History::new("p/m");
+    let mut history = History::new();
     host.journal.iter().for_each(|record| history.apply(record));
     history.items().to_vec()
 }

@@ -128,14 +128,14 @@ impl Host {
     /// Begins a request that carries the whole history.
     #[track_caller]
     fn begin(&mut self) {
-        self.act(Event::RequestBegun { message_id: None, continues: None, whole_history: true });
+        self.act(Event::RequestBegun { message_id: None, continues: None, whole_history: true, maker: None });
     }
 
     /// Begins a request that goes on from a stored response.
     #[track_caller]
     fn begin_on(&mut self, response: &str) {
         let continues = Some(response.into());
-        self.act(Event::RequestBegun { message_id: None, continues, whole_history: false });
+        self.act(Event::RequestBegun { message_id: None, continues, whole_history: false, maker: None });
     }
 
     #[track_caller]

@@ -284,7 +284,7 @@ fn uncertainty_is_settled_before_calls_are_mended_and_what_was_settled_stays() {
     host.respond("resp_1", &[(asynchronous("safe"), safe()), (sync("a"), start())]);
     host.ended("a", "x");
     host.act(Event::Prepare);
-    host.act(Event::RequestBegun { message_id: Some("msg".into()), continues: None, whole_history: true });
+    host.act(Event::RequestBegun { message_id: Some("msg".into()), continues: None, whole_history: true, maker: None });
     host.crash();
     let before = host.checkpoint().to_json();
     host.refuses(ErrorKind::Store, opened(&[("safe", safe())]));
@@ -303,7 +303,12 @@ fn uncertainty_is_settled_before_calls_are_mended_and_what_was_settled_stays() {
 fn transcript_is_not_finished_where_opening_fails() {
     // The message is pending, its response accepted; the next delivery is prepared. Opening has to fail on the delivery.
     let mut host = Host::new();
-    host.act(Event::RequestBegun { message_id: Some("msg_1".into()), continues: None, whole_history: true });
+    host.act(Event::RequestBegun {
+        message_id: Some("msg_1".into()),
+        continues: None,
+        whole_history: true,
+        maker: None,
+    });
     host.call(sync("a"), start());
     host.complete("resp_1");
     host.ended("a", "x");
@@ -317,7 +322,12 @@ fn transcript_is_not_finished_where_opening_fails() {
 /// A turn whose first message is pending: its response accepted, its summary staged or not.
 fn pending_message(staged: bool) -> Host {
     let mut host = Host::new();
-    host.act(Event::RequestBegun { message_id: Some("msg_1".into()), continues: None, whole_history: true });
+    host.act(Event::RequestBegun {
+        message_id: Some("msg_1".into()),
+        continues: None,
+        whole_history: true,
+        maker: None,
+    });
     host.complete("resp_1");
     if staged {
         host.act(Event::SummaryStaged(json!({ "n": 1 })));
@@ -342,7 +352,12 @@ fn pending_message_with_its_summary_is_finished_once() {
 fn pending_message_without_a_summary_is_dropped_with_its_response_and_kept_with_a_receipt() {
     let in_flight = || {
         let mut host = Host::new();
-        host.act(Event::RequestBegun { message_id: Some("msg_1".into()), continues: None, whole_history: true });
+        host.act(Event::RequestBegun {
+            message_id: Some("msg_1".into()),
+            continues: None,
+            whole_history: true,
+            maker: None,
+        });
         host.act(Event::ResponseStarted("resp_1".into()));
         host.crash();
         host

@@ -92,6 +92,7 @@ impl Run {
                 message_id: (one % 4 == 0).then(|| format!("msg_{one}")),
                 continues: None,
                 whole_history: two % 2 == 0,
+                maker: None,
             },
             3 => Event::ResponseStarted(self.some_response(one)),
             4..=9 => self.host.called(call(one), policy(two)),

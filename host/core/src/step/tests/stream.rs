@@ -22,14 +22,19 @@ fn with_sync_call() -> Host {
 #[test]
 fn second_response_cannot_begin() {
     let mut host = with_sync_call();
-    let begin = Event::RequestBegun { message_id: None, continues: None, whole_history: true };
+    let begin = Event::RequestBegun { message_id: None, continues: None, whole_history: true, maker: None };
     host.refuses(ErrorKind::Store, begin);
 }
 
 // covers L37
 #[test]
 fn transcript_message_begins_in_one_record_with_its_response_and_only_one_at_a_time() {
-    let begin = |id: &str| Event::RequestBegun { message_id: Some(id.into()), continues: None, whole_history: true };
+    let begin = |id: &str| Event::RequestBegun {
+        message_id: Some(id.into()),
+        continues: None,
+        whole_history: true,
+        maker: None,
+    };
     let mut host = Host::new();
     let before = host.journal.len();
     host.act(begin("msg_1"));
@@ -276,7 +281,10 @@ fn broken_stream_aborts_nothing_starts_nothing_and_leaves_the_response_in_flight
     // No new start, no new request; the outcome of what runs is kept.
     assert_eq!(ran(&host.ended("runs", "worth knowing")), [""; 0]);
     assert_eq!(host.states(), json!({ "runs": ready("worth knowing"), "waits": "Queued", "queued": "Queued" }));
-    host.refuses(ErrorKind::Store, Event::RequestBegun { message_id: None, continues: None, whole_history: true });
+    host.refuses(
+        ErrorKind::Store,
+        Event::RequestBegun { message_id: None, continues: None, whole_history: true, maker: None },
+    );
     assert_eq!(host.next(), Next::Resolve);
     // Where nothing is in flight nothing broke.
     let mut idle = Host::new();
@@ -296,7 +304,12 @@ fn broken_stream_aborts_nothing_starts_nothing_and_leaves_the_response_in_flight
 fn summary_and_commit_follow_the_response_of_their_message() {
     let mut host = Host::new();
     host.refuses(ErrorKind::Store, Event::SummaryStaged(json!({})));
-    host.act(Event::RequestBegun { message_id: Some("msg_1".into()), continues: None, whole_history: true });
+    host.act(Event::RequestBegun {
+        message_id: Some("msg_1".into()),
+        continues: None,
+        whole_history: true,
+        maker: None,
+    });
     host.refuses(ErrorKind::Store, Event::SummaryStaged(json!({})));
     host.refuses(ErrorKind::Store, Event::TranscriptCommitted("msg_1".into()));
     host.complete("resp_1");

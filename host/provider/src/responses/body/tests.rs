@@ -241,6 +241,10 @@ fn without_continuation_the_history_beside_a_delivery_is_replayed() {
     asked.model = ASTRA.into();
     let replayed = try_build(&asked, Form::Replay, json!({})).unwrap();
     assert_eq!((&replayed["input"], &replayed["previous_response_id"]), (&expected["input"], &Value::Null));
+    // Or where the caller says that another provider made the response.
+    assert_eq!(body(&asked)["previous_response_id"], "resp_1");
+    asked.replay = true;
+    assert_eq!(body(&asked), replayed);
 }
 
 #[test]

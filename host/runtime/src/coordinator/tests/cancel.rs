@@ -14,7 +14,8 @@ fn cancelling_keeps_results_that_finished_before_and_cancels_the_rest() {
     let mut world = World::new();
     world.settings.calls_at_once = 3;
     world.sim.run(async {
-        let calls = [background("a1", "pay"), background("a2", "pay"), background("a3", "look"), background("a4", "pay")];
+        let calls =
+            [background("a1", "pay"), background("a2", "pay"), background("a3", "look"), background("a4", "pay")];
         let mut c = world.answered(calls.into_iter().chain([call("h1", "gate")])).await;
         world.executor.launched(3).await;
         world.executor.settle("a1", Ending::output("one"));
@@ -31,11 +32,14 @@ fn cancelling_keeps_results_that_finished_before_and_cancels_the_rest() {
                 "h1": ready(CANCELLED),
             })
         );
-        assert_eq!(world.tail(4)[1..], [
-            format!("settled a3 cancelled: {CANCELLED}"),
-            format!("settled a4 cancelled: {CANCELLED}"),
-            format!("settled h1 cancelled: {CANCELLED}"),
-        ]);
+        assert_eq!(
+            world.tail(4)[1..],
+            [
+                format!("settled a3 cancelled: {CANCELLED}"),
+                format!("settled a4 cancelled: {CANCELLED}"),
+                format!("settled h1 cancelled: {CANCELLED}"),
+            ]
+        );
         world.sim.idle().await;
         assert_eq!(world.executor.dropped(), ids(&["a3", "a4"]));
         assert_eq!(c.wait_job().await, Ok(false));
@@ -244,8 +248,11 @@ fn abandoning_cancels_what_runs_clears_what_is_open_and_ends_the_turn() {
         let document = c.checkpoint().unwrap().to_json();
         assert_eq!(
             json!([
-                document["delivery"], document["response_in_flight"], document["transcript_message_id"],
-                document["orphans"], document["host_outcome"],
+                document["delivery"],
+                document["response_in_flight"],
+                document["transcript_message_id"],
+                document["orphans"],
+                document["host_outcome"],
             ]),
             json!([null, false, null, ["a1", "a2", "h1", "b1"], { "status": "abandoned" }])
         );

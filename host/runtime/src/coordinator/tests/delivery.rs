@@ -140,9 +140,6 @@ fn one_delivery_takes_what_is_ready_and_a_later_one_the_rest() {
         .collect();
     assert_eq!(
         asked,
-        [
-            ("r1".into(), ids(&["a1"]), Some("r1".into()), true),
-            ("r2".into(), ids(&["a2"]), Some("r2".into()), true),
-        ]
+        [("r1".into(), ids(&["a1"]), Some("r1".into()), true), ("r2".into(), ids(&["a2"]), Some("r2".into()), true),]
     );
 }

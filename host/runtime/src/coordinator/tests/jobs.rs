@@ -84,10 +84,7 @@ fn an_async_call_of_a_tool_that_may_not_run_async_is_refused_and_the_turn_goes_o
         let refused = r#"{"error":"tool \"note\" may not run async here; call it again without async"}"#;
         assert_eq!(states(&c), json!({ "c1": ready(refused), "c2": ready("2") }));
         assert!(c.checkpoint().unwrap().call(&"c1".into()).unwrap().rejected);
-        assert_eq!(
-            world.journal()[3],
-            format!("rejected c1 note async not_async: {refused}")
-        );
+        assert_eq!(world.journal()[3], format!("rejected c1 note async not_async: {refused}"));
     });
     assert_eq!(world.executor.runs(), ["c2#1"]);
 }
@@ -228,7 +225,10 @@ fn a_job_that_crashes_is_a_cancelled_call_and_harms_itself_alone() {
         fn authorize(&self, call: &Call) -> Result<CallPolicy, Error> {
             self.0.authorize(call)
         }
-        fn execute(&self, launch: wharf_core::step::Launch) -> futures::future::BoxFuture<'static, Result<String, String>> {
+        fn execute(
+            &self,
+            launch: wharf_core::step::Launch,
+        ) -> futures::future::BoxFuture<'static, Result<String, String>> {
             assert!(launch.call.id.as_str() != "early", "the executor crashes before it gives a future");
             self.0.execute(launch)
         }
@@ -262,7 +262,10 @@ fn malformed_arguments_are_journaled_with_their_raw_text_and_never_run() {
         let pending = c.checkpoint().unwrap().call(&"c1".into()).unwrap().clone();
         assert_eq!((pending.call, pending.rejected), (broken, true));
         let wharf_core::CallState::Ready { output } = pending.state else { panic!("it has no output") };
-        assert!(output.starts_with(r#"{"error":"the arguments of call \"c1\" of tool \"pay\" are not JSON: "#), "{output}");
+        assert!(
+            output.starts_with(r#"{"error":"the arguments of call \"c1\" of tool \"pay\" are not JSON: "#),
+            "{output}"
+        );
         assert!(output.ends_with(r#"; send the call again with valid JSON"}"#), "{output}");
         assert_eq!(world.journal()[3], format!("rejected c1 pay async malformed_arguments: {output}"));
     });
@@ -315,7 +318,8 @@ fn a_keyed_call_keeps_its_key_over_runs_and_shares_it_with_no_other() {
     // covers L56, G12
     let world = World::new();
     world.sim.run(async {
-        let mut c = world.answered([background("b1", "bank"), background("b2", "bank"), background("l1", "look")]).await;
+        let mut c =
+            world.answered([background("b1", "bank"), background("b2", "bank"), background("l1", "look")]).await;
         world.executor.launched(3).await;
         world.executor.settle("b2", Ending::output("2"));
         c.wait_job().await.unwrap();
@@ -323,8 +327,12 @@ fn a_keyed_call_keeps_its_key_over_runs_and_shares_it_with_no_other() {
         let _c = world.reopen().await.unwrap();
         world.executor.launched(5).await;
     });
-    let keys: Vec<(String, Option<String>)> =
-        world.executor.launches().into_iter().map(|l| (format!("{}#{}", l.call.id, l.attempt), l.idempotency_key)).collect();
+    let keys: Vec<(String, Option<String>)> = world
+        .executor
+        .launches()
+        .into_iter()
+        .map(|l| (format!("{}#{}", l.call.id, l.attempt), l.idempotency_key))
+        .collect();
     let key = |name: &str| keys.iter().find(|(run, _)| run == name).and_then(|(_, key)| key.clone());
     assert_eq!(keys.len(), 5);
     assert_eq!(key("b1#1"), key("b1#2"));
@@ -345,7 +353,11 @@ fn the_end_of_an_orphan_is_noticed_although_another_call_starts_in_its_place() {
         world.read(&mut c, steps).await.expect_err("it breaks");
         c.settle_uncertain().await.unwrap();
         c.begin_response(whole()).await.unwrap();
-        let steps = [crate::testing::started("r2"), Step::call(background("a2", "pay")), crate::testing::finished("r2", "stop")];
+        let steps = [
+            crate::testing::started("r2"),
+            Step::call(background("a2", "pay")),
+            crate::testing::finished("r2", "stop"),
+        ];
         world.read(&mut c, steps).await.unwrap();
         assert_eq!(states(&c), json!({ "a1": "Running", "a2": "Queued" }));
         world.executor.launched(1).await;

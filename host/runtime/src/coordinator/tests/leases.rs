@@ -98,12 +98,10 @@ fn the_lease_is_renewed_while_streaming_requesting_retrieving_and_waiting() {
     let mut world = World::new();
     world.retriever = Some(ScriptedRetriever::new([]));
     let (slow, gate) = (Gate::new(), Gate::new());
-    world.requester.answer_behind(&slow, [
-        started("r1"),
-        Step::Wait(minutes),
-        Step::call(background("a1", "look")),
-        finished("r1", "tool_calls"),
-    ]);
+    world.requester.answer_behind(
+        &slow,
+        [started("r1"), Step::Wait(minutes), Step::call(background("a1", "look")), finished("r1", "tool_calls")],
+    );
     world.requester.answer([started("r2"), Step::Gate(gate)]);
     world.sim.run(async {
         let mut c = world.started().await;

@@ -28,7 +28,8 @@ use wharf_store::{Acquire, JournalKey};
 
 use super::{Coordinator, Options, Plan, Rest};
 use crate::testing::{
-    FakeExecutor, RecordingObserver, ScriptedRequester, ScriptedRetriever, SimSeams, Step, Timeline, TrialStore, lines, stream,
+    FakeExecutor, RecordingObserver, ScriptedRequester, ScriptedRetriever, SimSeams, Step, Timeline, TrialStore, lines,
+    stream,
 };
 
 /// All that a coordinator needs, seen from outside. Coordinators that are opened one after the other stand for processes.
@@ -127,14 +128,19 @@ impl World {
     async fn answered(&self, calls: impl IntoIterator<Item = Call>) -> Coordinator {
         let mut coordinator = self.started().await;
         coordinator.begin_transcript_message("m1", whole()).await.expect("it begins");
-        let steps = [crate::testing::started("r1")].into_iter().chain(made(calls)).chain([crate::testing::finished("r1", "tool_calls")]);
+        let steps = [crate::testing::started("r1")]
+            .into_iter()
+            .chain(made(calls))
+            .chain([crate::testing::finished("r1", "tool_calls")]);
         let completion = self.read(&mut coordinator, steps).await.expect("it is accepted");
         coordinator.finish_pending_message(Some(&completion)).await.expect("it is kept");
         coordinator
     }
 
     async fn read(
-        &self, coordinator: &mut Coordinator, steps: impl IntoIterator<Item = Step>,
+        &self,
+        coordinator: &mut Coordinator,
+        steps: impl IntoIterator<Item = Step>,
     ) -> Result<wharf_core::model::Completion, Error> {
         coordinator.read_response(stream(&self.sim, steps), &mut self.observer.clone()).await
     }
@@ -160,12 +166,12 @@ impl World {
 
 /// The first request of a session.
 fn whole() -> Plan {
-    Plan { continues: None, whole_history: true }
+    Plan { whole_history: true, ..Plan::default() }
 }
 
 /// A request that goes on from a stored response.
 fn on(id: &str) -> Plan {
-    Plan { continues: Some(ResponseId::new(id)), whole_history: false }
+    Plan { continues: Some(ResponseId::new(id)), ..Plan::default() }
 }
 
 fn call(id: &str, tool: &str) -> Call {

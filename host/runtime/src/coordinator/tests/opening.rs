@@ -112,7 +112,8 @@ fn safe_calls_run_once_more_after_a_drop_and_both_results_are_delivered() {
         assert_eq!(world.run(&mut c, 9).await, Ok(Rest::Finished));
     });
     assert_eq!(world.executor.runs(), ["l1#1", "l2#1", "l2#2"]);
-    let delivered: Vec<_> = world.requester.asks().into_iter().filter_map(|ask| Some(ask.delivery?.input)).flatten().collect();
+    let delivered: Vec<_> =
+        world.requester.asks().into_iter().filter_map(|ask| Some(ask.delivery?.input)).flatten().collect();
     let output = |id: &str, text: &str| json!({ "type": "function_call_output", "call_id": id, "output": text });
     assert_eq!(delivered, [output("l1", "one"), output("l2", "two")]);
 }
@@ -216,7 +217,10 @@ fn damage_on_disk_is_found_before_anything_is_mended() {
         let before = world.journal();
         let error = world.reopen().await.map(drop).expect_err("it is damaged");
         assert_eq!(error.kind, ErrorKind::Corruption);
-        assert_eq!(error.message, r#"record 11 (call.settled) contradicts the journal: call "l9" was settled, and is unknown"#);
+        assert_eq!(
+            error.message,
+            r#"record 11 (call.settled) contradicts the journal: call "l9" was settled, and is unknown"#
+        );
         assert_eq!(world.journal(), before);
         world.sim.idle().await;
     });
@@ -267,7 +271,8 @@ fn opening_for_another_turn_is_refused_before_anything_of_the_open_one_is_settle
     let world = World::new();
     world.sim.run(async {
         let mut c = world.streaming().await;
-        let steps = [crate::testing::started("r1"), Step::call(background("p1", "pay")), Step::call(background("l1", "look"))];
+        let steps =
+            [crate::testing::started("r1"), Step::call(background("p1", "pay")), Step::call(background("l1", "look"))];
         world.read(&mut c, steps).await.expect_err("it breaks");
         world.executor.launched(2).await;
         drop(c);

@@ -96,7 +96,11 @@ fn a_narrower_authority_goes_on_and_is_journaled() {
 fn a_wider_authority_is_a_conflict_for_open_calls_that_names_it_and_may_be_accepted() {
     // covers X14, L52
     for (before, now, what) in [
-        (facts("never", READ, "c1"), facts("never", WRITE, "c1"), r#"capability "files": folder "/docs" is writable now"#),
+        (
+            facts("never", READ, "c1"),
+            facts("never", WRITE, "c1"),
+            r#"capability "files": folder "/docs" is writable now"#,
+        ),
         (facts("never", READ, "c1"), facts("never", BOTH, "c1"), r#"capability "files": folder "/etc" is new"#),
         (
             facts("never", READ, "c1"),
@@ -115,8 +119,7 @@ fn a_wider_authority_is_a_conflict_for_open_calls_that_names_it_and_may_be_accep
         ),
     ] {
         let (world, result) = open_under(&before, &now, false);
-        let message =
-            format!(r#"harness "h" allows more than when the open calls of this turn were made: {what}"#);
+        let message = format!(r#"harness "h" allows more than when the open calls of this turn were made: {what}"#);
         let hint = "put the harness back, or accept the change: wharf session resume SESSION --accept-wider (a `wharf \
                     session reconcile` takes --accept-wider too)";
         assert_eq!(result, Err(Error::conflict(message).hint(hint)));
@@ -242,7 +245,8 @@ async fn wider_by_now(world: &mut World) -> HarnessFacts {
     c.bind_harness(before).await.unwrap();
     c.start_turn(Vec::new()).await.unwrap();
     c.begin_response(whole()).await.unwrap();
-    let steps = [crate::testing::started("r1"), Step::call(background("h1", "gate")), Step::call(background("p1", "pay"))];
+    let steps =
+        [crate::testing::started("r1"), Step::call(background("h1", "gate")), Step::call(background("p1", "pay"))];
     world.read(&mut c, steps).await.expect_err("it breaks");
     world.executor.launched(1).await;
     drop(c);

@@ -41,7 +41,11 @@ fn a_run_asks_delivers_and_ends_once_everything_is_delivered() {
 fn with_nothing_ready_a_run_waits_for_a_job_and_never_asks_in_between() {
     // covers L41, L44, L27
     let world = World::new();
-    world.requester.answer([Step::call(background("a1", "look")), Step::call(background("a2", "look")), finished("r1", "stop")]);
+    world.requester.answer([
+        Step::call(background("a1", "look")),
+        Step::call(background("a2", "look")),
+        finished("r1", "stop"),
+    ]);
     world.requester.answer([finished("r2", "stop")]);
     world.requester.answer([finished("r3", "stop")]);
     world.sim.run(async {
@@ -165,7 +169,9 @@ fn too_many_unknown_tools_stop_the_turn_with_a_reason() {
     let mut world = World::new();
     world.settings.unknown_tools_max = 2;
     for n in 1..=3 {
-        world.requester.answer([Step::sync_call(call(&format!("u{n}"), "nope")), finished(&format!("r{n}"), "tool_calls")]);
+        world
+            .requester
+            .answer([Step::sync_call(call(&format!("u{n}"), "nope")), finished(&format!("r{n}"), "tool_calls")]);
     }
     world.requester.answer([finished("r4", "stop")]);
     world.sim.run(async {

@@ -111,7 +111,10 @@ impl Provider {
         }
         let reason = if calls.is_empty() { "stop" } else { "tool_calls" };
         let whole = completion(&id, reason);
-        let cut = Completion { outcome: Outcome::Incomplete { reason: "max_output_tokens".to_owned() }, ..completion(&id, "length") };
+        let cut = Completion {
+            outcome: Outcome::Incomplete { reason: "max_output_tokens".to_owned() },
+            ..completion(&id, "length")
+        };
         let failed = Completion {
             outcome: Outcome::Failed { code: String::new(), message: "it broke".to_owned() },
             ..completion(&id, "error")
@@ -149,7 +152,7 @@ fn is_accepted(completion: &Completion) -> bool {
 impl Requester for Shared {
     fn plan(&mut self, ask: &Ask) -> Result<Plan, Error> {
         let continues = ask.latest.clone().filter(|_| self.lock().stored);
-        Ok(Plan { whole_history: continues.is_none(), continues })
+        Ok(Plan { whole_history: continues.is_none(), continues, maker: None })
     }
 
     fn send(&mut self, ask: Ask) -> BoxFuture<'static, Result<EventStream, RequestError>> {
@@ -166,7 +169,7 @@ impl Requester for Shared {
 }
 
 impl Retriever for Shared {
-    fn retrieve(&self, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>> {
+    fn retrieve(&self, _maker: Option<&str>, id: &ResponseId) -> BoxFuture<'static, Result<Retrieved, RequestError>> {
         let provider = self.lock();
         let (flaky, slow) = (provider.chance(10), provider.chance(20));
         let answer = match provider.answers.get(id.as_str()) {
@@ -269,8 +272,7 @@ impl Trial {
     }
 
     fn options(&self, reconcile: Option<Reconcile>) -> Options {
-        let worker =
-            Worker { sim: self.sim.clone(), timeline: self.timeline.clone(), launches: self.launches.clone() };
+        let worker = Worker { sim: self.sim.clone(), timeline: self.timeline.clone(), launches: self.launches.clone() };
         let mut options = Options::new(self.store.shared(), self.key.clone(), Arc::new(worker), self.sim.shared());
         options.acquire = Acquire::TakeOver;
         options.settings = self.settings.clone();
@@ -441,7 +443,9 @@ impl Trial {
                     let Some(pending) = c.checkpoint().and_then(|checkpoint| checkpoint.call(&id)) else { continue };
                     let decision = match &pending.hold {
                         None => continue,
-                        Some(Hold::Approval) if self.sim.random(3) == 0 => Decision::Decline { output: "no".to_owned() },
+                        Some(Hold::Approval) if self.sim.random(3) == 0 => {
+                            Decision::Decline { output: "no".to_owned() }
+                        }
                         Some(Hold::Approval) => Decision::Approve { approval: format!("ok {id}") },
                         Some(Hold::Output) => Decision::Output { output: "from outside".to_owned() },
                     };
@@ -465,7 +469,10 @@ impl Trial {
         for (id, runs) in &runs {
             let once = runs.len() == 1 || runs.iter().all(|launch| launch.replay != ReplayClass::Never);
             assert!(once, "call {id} of class never ran {} times", runs.len());
-            assert!(runs.iter().all(|launch| launch.idempotency_key == runs[0].idempotency_key), "the key of {id} changed");
+            assert!(
+                runs.iter().all(|launch| launch.idempotency_key == runs[0].idempotency_key),
+                "the key of {id} changed"
+            );
         }
 
         let turn = session.turn().expect("there is a turn");
@@ -500,7 +507,7 @@ struct Silent;
 
 impl Requester for Silent {
     fn plan(&mut self, ask: &Ask) -> Result<Plan, Error> {
-        Ok(Plan { continues: ask.latest.clone(), whole_history: ask.latest.is_none() })
+        Ok(Plan { continues: ask.latest.clone(), whole_history: ask.latest.is_none(), maker: None })
     }
 
     fn send(&mut self, _ask: Ask) -> BoxFuture<'static, Result<EventStream, RequestError>> {

@@ -25,7 +25,13 @@ fn an_async_call_starts_while_its_stream_is_open_and_a_sync_call_waits_for_the_e
             assert_eq!(world.executor.runs(), ["a1#1"]);
             assert_eq!(
                 world.journal()[1..],
-                ["begun 1 whole", "response r1", "accepted a1 pay async never", "started a1 #1", "accepted s1 note sync never"]
+                [
+                    "begun 1 whole",
+                    "response r1",
+                    "accepted a1 pay async never",
+                    "started a1 #1",
+                    "accepted s1 note sync never"
+                ]
             );
             gate.open();
         };
@@ -44,7 +50,9 @@ fn waiting_sync_calls_are_launched_in_order_and_held_ones_are_not() {
     // covers L20
     let world = World::new();
     world.sim.run(async {
-        let c = world.answered([call("s2", "note"), call("h1", "gate"), call("s1", "note"), background("a1", "look")]).await;
+        let c = world
+            .answered([call("s2", "note"), call("h1", "gate"), call("s1", "note"), background("a1", "look")])
+            .await;
         world.sim.idle().await;
         assert_eq!(states(&c), json!({ "s2": "Running", "h1": "Queued", "s1": "Running", "a1": "Running" }));
     });
@@ -61,7 +69,10 @@ fn a_call_of_the_accumulated_set_is_registered_once_with_its_raw_text() {
         let steps = [
             Step::sync_call(raw.clone()),
             Step::sync_calls([raw.clone(), call("c2", "note")]),
-            Step::Event(StreamEvent::SyncCalls(vec![FinishedCall::from(raw.clone()), FinishedCall::from(call("c2", "note"))])),
+            Step::Event(StreamEvent::SyncCalls(vec![
+                FinishedCall::from(raw.clone()),
+                FinishedCall::from(call("c2", "note")),
+            ])),
             finished("r1", "tool_calls"),
         ];
         world.read(&mut c, steps).await.unwrap();
@@ -69,10 +80,7 @@ fn a_call_of_the_accumulated_set_is_registered_once_with_its_raw_text() {
         assert_eq!(world.executor.launches()[0].call, raw);
     });
     assert_eq!(world.executor.runs(), ["c1#1", "c2#1"]);
-    assert_eq!(
-        world.journal()[2..4],
-        ["accepted c1 note sync never", "accepted c2 note sync never"],
-    );
+    assert_eq!(world.journal()[2..4], ["accepted c1 note sync never", "accepted c2 note sync never"],);
 }
 
 #[test]
@@ -82,7 +90,10 @@ fn a_completion_without_a_response_id_is_a_provider_error_and_stays_in_flight() 
         let world = World::new();
         world.sim.run(async {
             let mut c = world.streaming().await;
-            let steps = [Step::sync_call(call("s1", "note")), Step::completed(Completion { id, ..completion("x", "tool_calls") })];
+            let steps = [
+                Step::sync_call(call("s1", "note")),
+                Step::completed(Completion { id, ..completion("x", "tool_calls") }),
+            ];
             let failed = world.read(&mut c, steps).await;
             assert_eq!(failed, Err(Error::provider("a response was completed without a response id")));
             assert!(c.checkpoint().unwrap().response_in_flight());
@@ -162,8 +173,12 @@ fn an_incomplete_response_is_a_receipt_and_stops_the_turn_until_it_is_resumed() 
             outcome: Outcome::Incomplete { reason: "max_output_tokens".to_owned() },
             ..completion("r1", "length")
         };
-        let steps =
-            [started("r1"), Step::call(background("a1", "look")), Step::sync_call(call("s1", "note")), Step::completed(cut)];
+        let steps = [
+            started("r1"),
+            Step::call(background("a1", "look")),
+            Step::sync_call(call("s1", "note")),
+            Step::completed(cut),
+        ];
         world.requester.answer(steps);
         let script = async {
             world.executor.launched(1).await;
@@ -231,7 +246,12 @@ fn an_accepted_completion_acknowledges_the_delivery_or_counts_a_response() {
         assert_eq!(world.run(&mut c, 2).await, Ok(Rest::Finished));
         let document = c.checkpoint().unwrap().to_json();
         assert_eq!(
-            json!([document["completed_responses"], document["latest_response_id"], document["delivery"], document["calls"]["s1"]["state"]]),
+            json!([
+                document["completed_responses"],
+                document["latest_response_id"],
+                document["delivery"],
+                document["calls"]["s1"]["state"]
+            ]),
             json!([2, "r2", null, "Delivered"])
         );
     });
@@ -411,7 +431,8 @@ fn an_id_that_an_earlier_response_used_is_another_call() {
         let mut c = world.started().await;
         assert_eq!(world.run(&mut c, 3).await, Ok(Rest::Finished));
     });
-    let sent: Vec<Value> = world.requester.asks().iter().filter_map(|ask| Some(ask.delivery.as_ref()?.input[0].clone())).collect();
+    let sent: Vec<Value> =
+        world.requester.asks().iter().filter_map(|ask| Some(ask.delivery.as_ref()?.input[0].clone())).collect();
     assert_eq!(
         sent,
         [
@@ -454,7 +475,8 @@ fn what_a_response_holds_is_journaled_verbatim() {
     };
     world.sim.run(async {
         let mut c = world.streaming().await;
-        let steps = [Step::Wait(std::time::Duration::from_millis(250)), Step::text("hello"), Step::completed(held.clone())];
+        let steps =
+            [Step::Wait(std::time::Duration::from_millis(250)), Step::text("hello"), Step::completed(held.clone())];
         assert_eq!(world.read(&mut c, steps).await, Ok(held.clone()));
     });
     assert_eq!(

@@ -275,10 +275,8 @@ fn an_unknown_delivery_on_a_stored_response_is_never_sent_again_blindly() {
             let error = world.reopen().await.map(drop).expect_err("nobody can tell");
             assert_eq!(
                 error,
-                Error::store(
-                    "it is not known whether the provider accepted the delivery of \"s1\" on response \"r1\""
-                )
-                .hint(COMMANDS)
+                Error::store("it is not known whether the provider accepted the delivery of \"s1\" on response \"r1\"")
+                    .hint(COMMANDS)
             );
             assert_eq!(world.journal(), before);
             assert_eq!(kind(world.open().await.map(drop)), ErrorKind::Store);
@@ -371,7 +369,9 @@ fn a_receipt_for_a_response_that_nobody_can_read_changes_nothing_and_says_what_t
             let error = world.reopen().await.map(drop).expect_err("nobody can read it");
             assert_eq!(error.kind, ErrorKind::Store);
             let said = match id {
-                "r1" => r#"response "r1" was accepted before; it is not the answer to the request in flight"#.to_owned(),
+                "r1" => {
+                    r#"response "r1" was accepted before; it is not the answer to the request in flight"#.to_owned()
+                }
                 "r9" => r#"the request in flight was answered by response "r2", not by "r9""#.to_owned(),
                 _ => format!(r#"response "r2" {why}, so it cannot be taken as the receipt"#),
             };
@@ -527,9 +527,10 @@ fn a_receipt_in_a_process_that_lives_on_releases_the_sync_calls() {
 }
 
 fn notice(lines: &[&str]) -> Item {
-    let mut text = "[host] An earlier answer of yours was lost on the way and is not part of this conversation. These calls of \
+    let mut text =
+        "[host] An earlier answer of yours was lost on the way and is not part of this conversation. These calls of \
                     it were run; do not repeat them without need:"
-        .to_owned();
+            .to_owned();
     for line in lines {
         text.push_str("\n- ");
         text.push_str(line);
