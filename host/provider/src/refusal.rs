@@ -80,8 +80,10 @@ fn hint_of(provider: &str, status: u16, code: &str, wait: Option<&str>) -> Optio
         (404 | 405, _) => format!("check base_url of providers.{provider}, and the model's name"),
         (413, _) => "the request is too large: start a new session, or let tools return less".into(),
         (429, _) => match wait {
-            Some(wait) => format!("too many requests: wait ({wait}), then go on with `wharf session resume`"),
-            None => "too many requests: wait, then go on with `wharf session resume`".into(),
+            // Seconds, or a date.
+            Some(wait) if wait.parse::<f64>().is_ok() => format!("too many requests: wait {wait} s, then go on"),
+            Some(wait) => format!("too many requests: wait until {wait}, then go on"),
+            None => "too many requests: wait, then go on".into(),
         },
         (300..=399, _) => format!("set base_url of providers.{provider} to the address it redirects to"),
         (500..=599, _) => "the provider has a fault of its own: whether it took the request is not known".into(),

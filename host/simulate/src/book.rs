@@ -61,20 +61,12 @@ pub(crate) enum Cancelled {
 
 impl Book {
     pub(crate) fn new(script: &Script) -> Self {
-        Self {
-            responses: HashMap::new(),
-            begun: Vec::new(),
-            used: vec![false; script.steps.len()],
-        }
+        Self { responses: HashMap::new(), begun: Vec::new(), used: vec![false; script.steps.len()] }
     }
 
     /// Finds the step for a request, judges the request, uses the step up and begins its response.
     /// A refused request uses up nothing.
-    pub(crate) fn take<'s>(
-        &mut self,
-        script: &'s Script,
-        body: &Value,
-    ) -> Result<Chosen<'s>, ViolationKind> {
+    pub(crate) fn take<'s>(&mut self, script: &'s Script, body: &Value) -> Result<Chosen<'s>, ViolationKind> {
         let request = RequestView::new(body);
         let (index, step) = self.choose(script, &request)?;
         let open = match step.pairing {
@@ -91,17 +83,9 @@ impl Book {
         Ok(Chosen { index, step, begun })
     }
 
-    fn choose<'s>(
-        &self,
-        script: &'s Script,
-        request: &RequestView<'_>,
-    ) -> Result<(usize, &'s Step), ViolationKind> {
+    fn choose<'s>(&self, script: &'s Script, request: &RequestView<'_>) -> Result<(usize, &'s Step), ViolationKind> {
         let latest = self.latest();
-        let mut unused = script
-            .steps
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| self.used.get(*index) == Some(&false));
+        let mut unused = script.steps.iter().enumerate().filter(|(index, _)| self.used.get(*index) == Some(&false));
         match script.order {
             Order::InOrder => {
                 let Some((index, step)) = unused.next() else {
@@ -111,10 +95,7 @@ impl Book {
                 if reasons.is_empty() {
                     Ok((index, step))
                 } else {
-                    Err(ViolationKind::Unexpected {
-                        step: label(index, step),
-                        reasons,
-                    })
+                    Err(ViolationKind::Unexpected { step: label(index, step), reasons })
                 }
             }
             Order::FirstMatch => {
@@ -136,16 +117,8 @@ impl Book {
     }
 
     fn latest(&self) -> Option<&str> {
-        let continuable = |id: &&String| {
-            self.responses
-                .get(*id)
-                .is_some_and(|stored| can_be_continued(stored.state))
-        };
-        self.begun
-            .iter()
-            .rev()
-            .find(continuable)
-            .map(String::as_str)
+        let continuable = |id: &&String| self.responses.get(*id).is_some_and(|stored| can_be_continued(stored.state));
+        self.begun.iter().rev().find(continuable).map(String::as_str)
     }
 
     fn judge(&self, request: &RequestView<'_>) -> Result<Vec<MadeCall>, ViolationKind> {
@@ -159,46 +132,22 @@ impl Book {
                 }
             },
         };
-        Ok(pairing::judge(open, request.input, |call| {
-            self.chain_made(previous, call)
-        })?)
+        Ok(pairing::judge(open, request.input, |call| self.chain_made(previous, call))?)
     }
 
     fn chain_made(&self, from: Option<&str>, call: &str) -> bool {
         // A parent was begun before its child, so the walk ends.
         let first = from.and_then(|id| self.responses.get(id));
-        let mut chain = std::iter::successors(first, |stored| {
-            stored
-                .parent
-                .as_deref()
-                .and_then(|id| self.responses.get(id))
-        });
+        let mut chain =
+            std::iter::successors(first, |stored| stored.parent.as_deref().and_then(|id| self.responses.get(id)));
         chain.any(|stored| stored.made.contains(call))
     }
 
-    fn begin(
-        &mut self,
-        script: &Script,
-        answer: &Answer,
-        request: &RequestView<'_>,
-        mut open: Vec<MadeCall>,
-    ) -> Begun {
+    fn begin(&mut self, script: &Script, answer: &Answer, request: &RequestView<'_>, mut open: Vec<MadeCall>) -> Begun {
         let number = self.begun.len() as u64 + 1;
         let id = format!("{}{number}", script.id_prefix);
-        let plan = Plan::new(
-            answer,
-            &Subject {
-                id: &id,
-                number,
-                request: request.body,
-            },
-        );
-        let mut made: HashSet<String> = request
-            .input
-            .iter()
-            .filter_map(pairing::call_of)
-            .map(|call| call.id)
-            .collect();
+        let plan = Plan::new(answer, &Subject { id: &id, number, request: request.body });
+        let mut made: HashSet<String> = request.input.iter().filter_map(pairing::call_of).map(|call| call.id).collect();
         made.extend(plan.calls.iter().map(|call| call.id.clone()));
         open.extend(plan.calls);
         let (cancel, cancelled) = watch::channel(false);
@@ -215,11 +164,7 @@ impl Book {
         };
         self.responses.insert(id.clone(), stored);
         self.begun.push(id.clone());
-        Begun {
-            id,
-            beats: plan.beats,
-            cancelled,
-        }
+        Begun { id, beats: plan.beats, cancelled }
     }
 
     /// The response has ended in this state. A state that is reached stays.
@@ -240,25 +185,17 @@ impl Book {
 
     /// The response as it stands, whatever a GET is scripted to say.
     pub(crate) fn current(&self, id: &str) -> Option<Value> {
-        self.responses
-            .get(id)
-            .map(|stored| stored.object.at(stored.state))
+        self.responses.get(id).map(|stored| stored.object.at(stored.state))
     }
 
     pub(crate) fn cancelled_event(&self, id: &str) -> Option<Value> {
-        self.responses
-            .get(id)
-            .map(|stored| Plan::cancelled_event(&stored.object))
+        self.responses.get(id).map(|stored| Plan::cancelled_event(&stored.object))
     }
 
     /// What a GET says; `None` is 404.
     pub(crate) fn retrieve(&mut self, id: &str) -> Option<Value> {
         let stored = self.responses.get_mut(id)?;
-        let scripted = stored
-            .retrieve
-            .get(stored.gets)
-            .or(stored.retrieve.last())
-            .copied();
+        let scripted = stored.retrieve.get(stored.gets).or(stored.retrieve.last()).copied();
         stored.gets += 1;
         match scripted.unwrap_or(stored.state) {
             Retrieved::NotFound => None,
@@ -293,19 +230,14 @@ impl Book {
 fn can_be_continued(state: Retrieved) -> bool {
     match state {
         Retrieved::Completed | Retrieved::Incomplete => true,
-        Retrieved::NotFound
-        | Retrieved::Queued
-        | Retrieved::InProgress
-        | Retrieved::Failed
-        | Retrieved::Cancelled => false,
+        Retrieved::NotFound | Retrieved::Queued | Retrieved::InProgress | Retrieved::Failed | Retrieved::Cancelled => {
+            false
+        }
     }
 }
 
 fn out_of_steps(script: &Script) -> ViolationKind {
-    ViolationKind::OutOfSteps {
-        script: script.name.clone(),
-        steps: script.steps.len(),
-    }
+    ViolationKind::OutOfSteps { script: script.name.clone(), steps: script.steps.len() }
 }
 
 fn label(index: usize, step: &Step) -> String {

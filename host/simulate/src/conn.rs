@@ -34,10 +34,7 @@ impl Switch {
     fn check(&self, cx: &Context<'_>) -> io::Result<()> {
         self.waker.register(cx.waker());
         if self.off.load(Ordering::Acquire) {
-            return Err(io::Error::new(
-                io::ErrorKind::ConnectionAborted,
-                "closed by the script",
-            ));
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "closed by the script"));
         }
         Ok(())
     }
@@ -100,11 +97,7 @@ pub(crate) struct BoundedListener {
 impl BoundedListener {
     pub(crate) fn new(listener: TcpListener, board: Arc<Switchboard>) -> Self {
         let permits = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
-        Self {
-            listener,
-            permits,
-            board,
-        }
+        Self { listener, permits, board }
     }
 }
 
@@ -125,14 +118,7 @@ impl Listener for BoundedListener {
                     }
                     let switch = Arc::new(Switch::default());
                     self.board.add(&switch);
-                    return (
-                        Socket {
-                            stream,
-                            switch,
-                            _permit: permit,
-                        },
-                        peer,
-                    );
+                    return (Socket { stream, switch, _permit: permit }, peer);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "accept failed");
@@ -155,22 +141,14 @@ pub(crate) struct Socket {
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.switch.check(cx)?;
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.switch.check(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }

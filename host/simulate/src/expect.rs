@@ -14,17 +14,12 @@ pub(crate) struct RequestView<'a> {
 impl<'a> RequestView<'a> {
     pub(crate) fn new(body: &'a Value) -> Self {
         // A plain string is one user message and names no call.
-        let input = body
-            .get("input")
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
+        let input = body.get("input").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         Self { body, input }
     }
 
     pub(crate) fn previous(&self) -> Option<&'a str> {
-        self.body
-            .get("previous_response_id")
-            .and_then(Value::as_str)
+        self.body.get("previous_response_id").and_then(Value::as_str)
     }
 
     pub(crate) fn wants_stream(&self) -> bool {
@@ -32,37 +27,21 @@ impl<'a> RequestView<'a> {
     }
 
     fn outputs(&self) -> Vec<&'a str> {
-        self.input
-            .iter()
-            .filter_map(output_of)
-            .filter_map(|(_, call_id)| call_id)
-            .collect()
+        self.input.iter().filter_map(output_of).filter_map(|(_, call_id)| call_id).collect()
     }
 
     fn offers(&self, tool: &str) -> bool {
         let tools = self.body.get("tools").and_then(Value::as_array);
-        tools.is_some_and(|tools| {
-            tools
-                .iter()
-                .any(|offered| offered.get("name").and_then(Value::as_str) == Some(tool))
-        })
+        tools.is_some_and(|tools| tools.iter().any(|offered| offered.get("name").and_then(Value::as_str) == Some(tool)))
     }
 }
 
 /// What the request lacks, one line each; nothing if it fits.
-pub(crate) fn mismatches(
-    expect: &Expect,
-    request: &RequestView<'_>,
-    latest: Option<&str>,
-) -> Vec<String> {
+pub(crate) fn mismatches(expect: &Expect, request: &RequestView<'_>, latest: Option<&str>) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: &str, wanted: Option<&str>, given: Option<&str>| {
         if wanted != given {
-            found.push(format!(
-                "{what}: expected {}, got {}",
-                shown(wanted),
-                shown(given)
-            ));
+            found.push(format!("{what}: expected {}, got {}", shown(wanted), shown(given)));
         }
     };
     match &expect.previous {
@@ -78,64 +57,35 @@ pub(crate) fn mismatches(
         None => {}
     }
     if let Some(model) = &expect.model {
-        compare(
-            "model",
-            Some(model),
-            request.body.get("model").and_then(Value::as_str),
-        );
+        compare("model", Some(model), request.body.get("model").and_then(Value::as_str));
     }
     let outputs = request.outputs();
-    for call in expect
-        .outputs
-        .iter()
-        .filter(|call| !outputs.contains(&call.as_str()))
-    {
+    for call in expect.outputs.iter().filter(|call| !outputs.contains(&call.as_str())) {
         found.push(format!("outputs: no output of {call:?}, got {outputs:?}"));
     }
     if let Some(only) = &expect.only_outputs
         && *only != outputs
     {
-        found.push(format!(
-            "outputs: expected exactly {only:?}, got {outputs:?}"
-        ));
+        found.push(format!("outputs: expected exactly {only:?}, got {outputs:?}"));
     }
     for tool in expect.tools.iter().filter(|tool| !request.offers(tool)) {
         found.push(format!("tools: {tool:?} is not offered"));
     }
     let input = request.body.get("input").unwrap_or(&Value::Null);
-    for text in expect
-        .contains
-        .iter()
-        .filter(|text| !stands_in(input, text))
-    {
+    for text in expect.contains.iter().filter(|text| !stands_in(input, text)) {
         found.push(format!("input: does not contain {text:?}"));
     }
-    for text in expect
-        .lacks
-        .iter()
-        .filter(|text| stands_in(request.body, text))
-    {
+    for text in expect.lacks.iter().filter(|text| stands_in(request.body, text)) {
         found.push(format!("request: contains {text:?}"));
     }
-    let instructions = request
-        .body
-        .get("instructions")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    for text in expect
-        .instructions
-        .iter()
-        .filter(|text| !instructions.contains(text.as_str()))
-    {
+    let instructions = request.body.get("instructions").and_then(Value::as_str).unwrap_or_default();
+    for text in expect.instructions.iter().filter(|text| !instructions.contains(text.as_str())) {
         found.push(format!("instructions: do not contain {text:?}"));
     }
     if let Some(stream) = expect.stream
         && stream != request.wants_stream()
     {
-        found.push(format!(
-            "stream: expected {stream}, got {}",
-            request.wants_stream()
-        ));
+        found.push(format!("stream: expected {stream}, got {}", request.wants_stream()));
     }
     found
 }
@@ -149,9 +99,7 @@ fn stands_in(value: &Value, text: &str) -> bool {
     match value {
         Value::String(string) => string.contains(text),
         Value::Array(list) => list.iter().any(|value| stands_in(value, text)),
-        Value::Object(members) => members
-            .iter()
-            .any(|(key, value)| key.contains(text) || stands_in(value, text)),
+        Value::Object(members) => members.iter().any(|(key, value)| key.contains(text) || stands_in(value, text)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
@@ -174,10 +122,7 @@ mod tests {
                 { "type": "custom_tool_call_output", "call_id": "a", "output": [{ "text": "deep" }] },
             ],
         });
-        assert_eq!(
-            mismatches(&expect, &RequestView::new(&body), Some("resp_2")),
-            expected
-        );
+        assert_eq!(mismatches(&expect, &RequestView::new(&body), Some("resp_2")), expected);
     }
 
     #[test]
@@ -224,9 +169,6 @@ mod tests {
                 "stream: expected false, got true",
             ],
         );
-        check(
-            Expect::new().previous("resp_1"),
-            &["previous_response_id: expected \"resp_1\", got \"resp_2\""],
-        );
+        check(Expect::new().previous("resp_1"), &["previous_response_id: expected \"resp_1\", got \"resp_2\""]);
     }
 }

@@ -17,9 +17,7 @@ pub(crate) struct Gates {
 
 impl Gates {
     pub(crate) fn new() -> Self {
-        Self {
-            names: watch::Sender::new(Names::default()),
-        }
+        Self { names: watch::Sender::new(Names::default()) }
     }
 
     pub(crate) fn release(&self, gate: &str) {

@@ -130,10 +130,7 @@ impl RequestLog {
     pub(crate) fn new(file: Option<File>) -> Self {
         Self {
             started: Instant::now(),
-            inner: Mutex::new(Inner {
-                file,
-                ..Inner::default()
-            }),
+            inner: Mutex::new(Inner { file, ..Inner::default() }),
             changes: watch::Sender::new(0),
         }
     }
@@ -224,9 +221,7 @@ impl RequestLog {
         };
         entry.end = end;
         entry.ended_at = Some(at);
-        inner.line(
-            || json!({ "kind": "end", "order": order, "at_ms": millis(at), "end": end_json(end) }),
-        );
+        inner.line(|| json!({ "kind": "end", "order": order, "at_ms": millis(at), "end": end_json(end) }));
         drop(inner);
         self.changed();
     }
@@ -234,9 +229,7 @@ impl RequestLog {
     pub(crate) fn violation(&self, request: Option<u64>, kind: ViolationKind) {
         let mut inner = self.lock();
         if inner.violations.len() < limits::VIOLATIONS_MAX {
-            inner.line(
-                || json!({ "kind": "violation", "order": request, "what": kind.to_string() }),
-            );
+            inner.line(|| json!({ "kind": "violation", "order": request, "what": kind.to_string() }));
         }
         inner.push_violation(Violation { request, kind });
         drop(inner);
@@ -287,13 +280,8 @@ impl Inner {
         if let Err(error) = file.write_all(format!("{}\n", value()).as_bytes()) {
             // A log with a hole proves nothing: it ends here, and the violation says so.
             self.file = None;
-            let kind = ViolationKind::LogFile {
-                why: error.to_string(),
-            };
-            self.push_violation(Violation {
-                request: None,
-                kind,
-            });
+            let kind = ViolationKind::LogFile { why: error.to_string() };
+            self.push_violation(Violation { request: None, kind });
         }
     }
 }
@@ -312,15 +300,8 @@ pub(crate) fn shown_headers(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 fn is_secret(name: &HeaderName) -> bool {
-    [
-        header::AUTHORIZATION,
-        header::PROXY_AUTHORIZATION,
-        header::COOKIE,
-    ]
-    .contains(name)
-        || ["api-key", "token", "secret"]
-            .iter()
-            .any(|word| name.as_str().contains(word))
+    [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE].contains(name)
+        || ["api-key", "token", "secret"].iter().any(|word| name.as_str().contains(word))
 }
 
 /// An entry as JSON, as `GET /_simulate/requests` gives it.
@@ -405,10 +386,7 @@ mod tests {
         assert_eq!(log.arrived(arrival(1)), Err(full.clone()));
         assert_eq!(log.arrived(arrival(usize::MAX)), Err(full.clone()));
         assert_eq!(log.entries().len(), 2);
-        let violation = Violation {
-            request: None,
-            kind: full,
-        };
+        let violation = Violation { request: None, kind: full };
         assert_eq!(log.violations(), vec![violation.clone(), violation]);
     }
 
@@ -418,9 +396,7 @@ mod tests {
         for _ in 0..limits::LOG_ENTRIES_MAX {
             log.arrived(arrival(0)).expect("there is room");
         }
-        let full = ViolationKind::LogFull {
-            entries: limits::LOG_ENTRIES_MAX,
-        };
+        let full = ViolationKind::LogFull { entries: limits::LOG_ENTRIES_MAX };
         assert_eq!(log.arrived(arrival(0)), Err(full));
     }
 
@@ -428,55 +404,26 @@ mod tests {
     fn only_the_first_violations_are_kept() {
         let log = RequestLog::new(None);
         for nth in 0..limits::VIOLATIONS_MAX + 10 {
-            log.violation(
-                None,
-                ViolationKind::UnknownGate {
-                    gate: nth.to_string(),
-                },
-            );
+            log.violation(None, ViolationKind::UnknownGate { gate: nth.to_string() });
         }
         let violations = log.violations();
         assert_eq!(violations.len(), limits::VIOLATIONS_MAX);
-        let last = ViolationKind::UnknownGate {
-            gate: (limits::VIOLATIONS_MAX - 1).to_string(),
-        };
-        assert_eq!(
-            violations.last().map(|violation| violation.kind.clone()),
-            Some(last)
-        );
+        let last = ViolationKind::UnknownGate { gate: (limits::VIOLATIONS_MAX - 1).to_string() };
+        assert_eq!(violations.last().map(|violation| violation.kind.clone()), Some(last));
     }
 
     #[test]
     fn headers_that_carry_keys_are_hidden() {
         let mut headers = HeaderMap::new();
-        for name in [
-            "authorization",
-            "cookie",
-            "x-api-key",
-            "x-auth-token",
-            "client-secret",
-            "accept",
-        ] {
-            headers.insert(
-                HeaderName::from_static(name),
-                "value".parse().expect("a value"),
-            );
+        for name in ["authorization", "cookie", "x-api-key", "x-auth-token", "client-secret", "accept"] {
+            headers.insert(HeaderName::from_static(name), "value".parse().expect("a value"));
         }
         let hidden: Vec<String> = shown_headers(&headers)
             .into_iter()
             .filter(|(_, value)| value == "(hidden)")
             .map(|(name, _)| name)
             .collect();
-        assert_eq!(
-            hidden,
-            [
-                "authorization",
-                "cookie",
-                "x-api-key",
-                "x-auth-token",
-                "client-secret"
-            ]
-        );
+        assert_eq!(hidden, ["authorization", "cookie", "x-api-key", "x-auth-token", "client-secret"]);
     }
 
     #[test]

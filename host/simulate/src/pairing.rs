@@ -129,49 +129,28 @@ pub(crate) fn judge(
             continue;
         };
         let Some(call_id) = call_id else {
-            return Err(PairingError::MissingMember {
-                index,
-                member: "call_id",
-            });
+            return Err(PairingError::MissingMember { index, member: "call_id" });
         };
-        if !item
-            .get("output")
-            .is_some_and(|output| output.is_string() || output.is_array())
-        {
-            return Err(PairingError::MissingMember {
-                index,
-                member: "output",
-            });
+        if !item.get("output").is_some_and(|output| output.is_string() || output.is_array()) {
+            return Err(PairingError::MissingMember { index, member: "output" });
         }
         let Some(at) = open.iter().position(|call| call.id == call_id) else {
             let call_id = call_id.to_owned();
-            return Err(
-                if settled.contains(&call_id.as_str()) || was_made(&call_id) {
-                    PairingError::Repeated { call_id }
-                } else {
-                    PairingError::NeverMade {
-                        call_id,
-                        kind: given,
-                    }
-                },
-            );
+            return Err(if settled.contains(&call_id.as_str()) || was_made(&call_id) {
+                PairingError::Repeated { call_id }
+            } else {
+                PairingError::NeverMade { call_id, kind: given }
+            });
         };
         let call = open.remove(at);
         if call.kind != given {
-            return Err(PairingError::WrongKind {
-                call_id: call.id,
-                made: call.kind,
-                given,
-            });
+            return Err(PairingError::WrongKind { call_id: call.id, made: call.kind, given });
         }
         settled.push(call_id);
     }
     let missing = open.iter().find(|call| call.mode == CallMode::Awaited);
     match missing {
-        Some(call) => Err(PairingError::MissingOutput {
-            call_id: call.id.clone(),
-            kind: call.kind,
-        }),
+        Some(call) => Err(PairingError::MissingOutput { call_id: call.id.clone(), kind: call.kind }),
         None => Ok(open),
     }
 }
@@ -183,19 +162,10 @@ mod tests {
     use super::*;
 
     fn made(id: &str, kind: CallKind, mode: CallMode) -> MadeCall {
-        MadeCall {
-            id: id.to_owned(),
-            kind,
-            mode,
-        }
+        MadeCall { id: id.to_owned(), kind, mode }
     }
 
-    fn check(
-        open: Vec<MadeCall>,
-        input: Value,
-        earlier: &[&str],
-        expected: Result<Vec<MadeCall>, PairingError>,
-    ) {
+    fn check(open: Vec<MadeCall>, input: Value, earlier: &[&str], expected: Result<Vec<MadeCall>, PairingError>) {
         let input = input.as_array().cloned().unwrap_or_default();
         assert_eq!(judge(open, &input, |id| earlier.contains(&id)), expected);
     }
@@ -213,12 +183,7 @@ mod tests {
             { "type": "message", "role": "user", "content": "hi" },
             { "type": "function_call_output", "call_id": "a", "output": [] },
         ]);
-        check(
-            open,
-            input,
-            &[],
-            Ok(vec![made("c", function, CallMode::Async)]),
-        );
+        check(open, input, &[], Ok(vec![made("c", function, CallMode::Async)]));
     }
 
     #[test]
@@ -229,57 +194,29 @@ mod tests {
             { "type": "function_call", "call_id": "b", "name": "f", "arguments": "{}", "async": true },
             { "type": "function_call", "call_id": "cut", "name": "f", "arguments": "{", "status": "incomplete" },
         ]);
-        check(
-            vec![],
-            replay,
-            &[],
-            Ok(vec![made("b", CallKind::Function, CallMode::Async)]),
-        );
-        let unanswered =
-            json!([{ "type": "custom_tool_call", "call_id": "a", "name": "f", "input": "" }]);
-        let missing = PairingError::MissingOutput {
-            call_id: "a".to_owned(),
-            kind: CallKind::Custom,
-        };
+        check(vec![], replay, &[], Ok(vec![made("b", CallKind::Function, CallMode::Async)]));
+        let unanswered = json!([{ "type": "custom_tool_call", "call_id": "a", "name": "f", "input": "" }]);
+        let missing = PairingError::MissingOutput { call_id: "a".to_owned(), kind: CallKind::Custom };
         check(vec![], unanswered, &[], Err(missing));
     }
 
     #[test]
     fn an_awaited_call_without_output_is_refused_in_the_providers_words() {
         let open = vec![made("call_x", CallKind::Function, CallMode::Awaited)];
-        let missing = PairingError::MissingOutput {
-            call_id: "call_x".to_owned(),
-            kind: CallKind::Function,
-        };
-        assert_eq!(
-            missing.to_string(),
-            "No tool output found for function call call_x."
-        );
+        let missing = PairingError::MissingOutput { call_id: "call_x".to_owned(), kind: CallKind::Function };
+        assert_eq!(missing.to_string(), "No tool output found for function call call_x.");
         check(open, json!([]), &[], Err(missing));
     }
 
     #[test]
     fn an_output_that_no_call_asked_for_is_refused() {
         let output = json!([{ "type": "function_call_output", "call_id": "a", "output": "1" }]);
-        let never = PairingError::NeverMade {
-            call_id: "a".to_owned(),
-            kind: CallKind::Function,
-        };
+        let never = PairingError::NeverMade { call_id: "a".to_owned(), kind: CallKind::Function };
         check(vec![], output.clone(), &[], Err(never));
-        check(
-            vec![],
-            output.clone(),
-            &["a"],
-            Err(PairingError::Repeated {
-                call_id: "a".to_owned(),
-            }),
-        );
+        check(vec![], output.clone(), &["a"], Err(PairingError::Repeated { call_id: "a".to_owned() }));
         let open = vec![made("a", CallKind::Custom, CallMode::Async)];
-        let wrong = PairingError::WrongKind {
-            call_id: "a".to_owned(),
-            made: CallKind::Custom,
-            given: CallKind::Function,
-        };
+        let wrong =
+            PairingError::WrongKind { call_id: "a".to_owned(), made: CallKind::Custom, given: CallKind::Function };
         check(open, output, &[], Err(wrong));
     }
 
@@ -290,25 +227,13 @@ mod tests {
             { "type": "function_call_output", "call_id": "a", "output": "1" },
             { "type": "function_call_output", "call_id": "a", "output": "1" },
         ]);
-        check(
-            open,
-            twice,
-            &[],
-            Err(PairingError::Repeated {
-                call_id: "a".to_owned(),
-            }),
-        );
+        check(open, twice, &[], Err(PairingError::Repeated { call_id: "a".to_owned() }));
     }
 
     #[test]
     fn an_output_without_id_or_text_is_refused() {
         let missing = |member| PairingError::MissingMember { index: 0, member };
-        check(
-            vec![],
-            json!([{ "type": "function_call_output" }]),
-            &[],
-            Err(missing("call_id")),
-        );
+        check(vec![], json!([{ "type": "function_call_output" }]), &[], Err(missing("call_id")));
         let without_text = json!([{ "type": "function_call_output", "call_id": "a" }]);
         check(vec![], without_text, &["a"], Err(missing("output")));
     }

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::pairing::{MadeCall, call_of};
 use crate::script::{
-    Answer, CallItem, CallMode, Chunk, Extent, Finish, Item, Omitted, Pace, ReasoningItem,
-    Retrieved, TextItem,
+    Answer, CallItem, CallMode, Chunk, Extent, Finish, Item, Omitted, Pace, ReasoningItem, Retrieved, TextItem,
 };
 use crate::wire::{self, At, Reasons, ResponseObject};
 
@@ -45,14 +44,10 @@ pub(crate) struct Subject<'a> {
 impl Plan {
     pub(crate) fn new(answer: &Answer, subject: &Subject<'_>) -> Self {
         let reasons = match &answer.finish {
-            Finish::Incomplete { reason } => Reasons {
-                incomplete: Some(reason.clone()),
-                error: None,
-            },
-            Finish::Failed { code, message } | Finish::Error { code, message } => Reasons {
-                incomplete: None,
-                error: Some((code.clone(), message.clone())),
-            },
+            Finish::Incomplete { reason } => Reasons { incomplete: Some(reason.clone()), error: None },
+            Finish::Failed { code, message } | Finish::Error { code, message } => {
+                Reasons { incomplete: None, error: Some((code.clone(), message.clone())) }
+            }
             Finish::Completed | Finish::Cancelled | Finish::Nothing => Reasons::default(),
         };
         let object = ResponseObject::new(
@@ -67,11 +62,7 @@ impl Plan {
             omit: &answer.omit,
             number: subject.number,
             index: 0,
-            plan: Self {
-                beats: Vec::new(),
-                object,
-                calls: Vec::new(),
-            },
+            plan: Self { beats: Vec::new(), object, calls: Vec::new() },
         };
         writer.opening();
         for item in &answer.items {
@@ -174,10 +165,7 @@ impl Writer<'_> {
 
     fn message(&mut self, text: &TextItem, voice: Voice) {
         let id = self.id("msg");
-        let at = At {
-            item: &id,
-            index: self.index,
-        };
+        let at = At { item: &id, index: self.index };
         let item = |status: &str, content: Value| {
             let mut item = json!({
                 "id": id, "type": "message", "status": status, "role": "assistant", "content": content,
@@ -208,10 +196,7 @@ impl Writer<'_> {
 
     fn reasoning(&mut self, reasoning: &ReasoningItem) {
         let id = self.id("rs");
-        let at = At {
-            item: &id,
-            index: self.index,
-        };
+        let at = At { item: &id, index: self.index };
         let item = |summary: Value| {
             let mut item = json!({ "id": id, "type": "reasoning", "summary": summary });
             if let (Some(encrypted), Some(item)) = (&reasoning.encrypted, item.as_object_mut()) {
@@ -221,22 +206,15 @@ impl Writer<'_> {
         };
         self.added(&item(json!([])));
         self.detail(at.summary_part("added", ""));
-        self.deltas(&reasoning.summary, reasoning.pace, |delta| {
-            at.summary_delta(delta)
-        });
+        self.deltas(&reasoning.summary, reasoning.pace, |delta| at.summary_delta(delta));
         self.detail(at.summary_done(&reasoning.summary));
         self.detail(at.summary_part("done", &reasoning.summary));
-        self.done(item(
-            json!([{ "type": "summary_text", "text": reasoning.summary }]),
-        ));
+        self.done(item(json!([{ "type": "summary_text", "text": reasoning.summary }])));
     }
 
     fn call(&mut self, call: &CallItem, tool: Tool) {
         let id = self.id(tool.id_word());
-        let at = At {
-            item: &id,
-            index: self.index,
-        };
+        let at = At { item: &id, index: self.index };
         let item = |status: &str, text: &str| {
             let mut item = json!({
                 "id": id, "type": tool.item_type(), "status": status,
@@ -265,10 +243,7 @@ impl Writer<'_> {
 
     /// A raw event counts like one of ours: a finished item belongs to the output, a terminal event ends the response.
     fn raw(&mut self, event: &Value) {
-        let kind = event
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let state = match kind {
             "response.completed" | "response.done" => Some(Retrieved::Completed),
             "response.incomplete" => Some(Retrieved::Incomplete),
@@ -395,9 +370,7 @@ fn pieces(text: &str, chunk: Chunk) -> Vec<&str> {
             starts
                 .iter()
                 .enumerate()
-                .map(|(nth, start)| {
-                    &text[*start..starts.get(nth + 1).copied().unwrap_or(text.len())]
-                })
+                .map(|(nth, start)| &text[*start..starts.get(nth + 1).copied().unwrap_or(text.len())])
                 .collect()
         }
     }
@@ -426,19 +399,10 @@ mod tests {
     #[test]
     fn an_async_function_call_is_announced_streamed_finished_and_counted() {
         let answer = Answer::new().item(Item::FunctionCall(
-            CallItem::new("call_1", "grep", "{\"q\":1}")
-                .asynchronous()
-                .pace(Chunk::Chars(4), Duration::from_millis(5)),
+            CallItem::new("call_1", "grep", "{\"q\":1}").asynchronous().pace(Chunk::Chars(4), Duration::from_millis(5)),
         ));
         let request = json!({ "model": "m" });
-        let plan = Plan::new(
-            &answer,
-            &Subject {
-                id: "resp_1",
-                number: 1,
-                request: &request,
-            },
-        );
+        let plan = Plan::new(&answer, &Subject { id: "resp_1", number: 1, request: &request });
         let item = |status: &str, arguments: &str| {
             json!({ "id": "fc_1_0", "type": "function_call", "status": status, "call_id": "call_1",
                 "name": "grep", "arguments": arguments, "async": true })
@@ -448,27 +412,20 @@ mod tests {
                 "output_index": 0, member: text })
         };
         let expected = vec![
-            Beat::Event(
-                json!({ "type": "response.output_item.added", "output_index": 0,
-                "item": item("in_progress", "") }),
-            ),
+            Beat::Event(json!({ "type": "response.output_item.added", "output_index": 0,
+                "item": item("in_progress", "") })),
             Beat::Event(of_item("delta", "delta", "{\"q\"")),
             Beat::Wait(Duration::from_millis(5)),
             Beat::Event(of_item("delta", "delta", ":1}")),
             Beat::Event(of_item("done", "arguments", "{\"q\":1}")),
-            Beat::Event(
-                json!({ "type": "response.output_item.done", "output_index": 0,
-                "item": item("completed", "{\"q\":1}") }),
-            ),
+            Beat::Event(json!({ "type": "response.output_item.done", "output_index": 0,
+                "item": item("completed", "{\"q\":1}") })),
         ];
         // The first two beats are created and in_progress, the last is the terminal event.
         assert_eq!(plan.beats.get(2..8), Some(expected.as_slice()));
         assert_eq!(plan.beats.len(), 9);
-        let made = MadeCall {
-            id: "call_1".to_owned(),
-            kind: crate::pairing::CallKind::Function,
-            mode: CallMode::Async,
-        };
+        let made =
+            MadeCall { id: "call_1".to_owned(), kind: crate::pairing::CallKind::Function, mode: CallMode::Async };
         assert_eq!(plan.calls, vec![made]);
         let output = plan.object.at(Retrieved::Completed)["output"].clone();
         assert_eq!(output, json!([item("completed", "{\"q\":1}")]));
@@ -476,21 +433,13 @@ mod tests {
 
     #[test]
     fn cut_off_calls_do_not_count_as_made() {
-        let call =
-            |id: &str, extent| Item::CustomCall(CallItem::new(id, "sql", "select").extent(extent));
+        let call = |id: &str, extent| Item::CustomCall(CallItem::new(id, "sql", "select").extent(extent));
         let answer = Answer::new()
             .item(call("call_partial", Extent::Partial))
             .item(call("call_cut", Extent::Incomplete))
             .incomplete("max_output_tokens");
         let request = json!({});
-        let plan = Plan::new(
-            &answer,
-            &Subject {
-                id: "resp_1",
-                number: 1,
-                request: &request,
-            },
-        );
+        let plan = Plan::new(&answer, &Subject { id: "resp_1", number: 1, request: &request });
         assert_eq!(plan.calls, vec![]);
         let object = plan.object.at(Retrieved::Incomplete);
         assert_eq!(
@@ -498,9 +447,6 @@ mod tests {
             json!([{ "id": "ctc_1_1", "type": "custom_tool_call", "status": "incomplete",
                 "call_id": "call_cut", "name": "sql", "input": "select" }])
         );
-        assert_eq!(
-            object["incomplete_details"],
-            json!({ "reason": "max_output_tokens" })
-        );
+        assert_eq!(object["incomplete_details"], json!({ "reason": "max_output_tokens" }));
     }
 }

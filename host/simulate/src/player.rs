@@ -68,13 +68,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        order: u64,
-        delivery: Delivery,
-        answer: &Answer,
-        begun: Begun,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, order: u64, delivery: Delivery, answer: &Answer, begun: Begun) -> Self {
         Self {
             shared,
             order,
@@ -138,11 +132,7 @@ impl Player {
     async fn hang(&mut self) {
         self.pause(limits::HANG_MAX).await;
         let cancelled = *self.cancelled.borrow() && !self.settled;
-        self.phase = if cancelled {
-            Phase::Playing
-        } else {
-            Phase::Breaking
-        };
+        self.phase = if cancelled { Phase::Playing } else { Phase::Breaking };
     }
 
     async fn play(&mut self) {
@@ -155,9 +145,7 @@ impl Player {
                 // No terminal event was scripted: that is the end that the script gives it. A hanging response
                 // is in progress until its client leaves.
                 self.shared.book().settle_broken(&self.id);
-                self.end(End::Streamed {
-                    events: self.events,
-                });
+                self.end(End::Streamed { events: self.events });
             }
             let last = self.framer.last();
             self.queue(last);
@@ -181,9 +169,7 @@ impl Player {
                     // Settled first: a client may use the response as soon as it has read the event.
                     self.shared.book().settle(&self.id, state);
                     self.terminal = true;
-                    self.end(End::Streamed {
-                        events: self.events,
-                    });
+                    self.end(End::Streamed { events: self.events });
                     self.queue(event);
                 }
             }
@@ -198,20 +184,14 @@ impl Player {
             object.insert("sequence_number".to_owned(), json!(self.events));
         }
         let mut bytes = self.framer.event(&event);
-        if let Ending::Cut(Cut {
-            after_events,
-            extra_bytes,
-            how,
-        }) = self.ending
+        if let Ending::Cut(Cut { after_events, extra_bytes, how }) = self.ending
             && self.events >= after_events
         {
             bytes.truncate(extra_bytes);
             self.queue(bytes);
             if !self.settled {
                 self.shared.book().settle_broken(&self.id);
-                self.end(End::Cut {
-                    events: self.events,
-                });
+                self.end(End::Cut { events: self.events });
             }
             self.phase = match how {
                 CutHow::Abort => Phase::Breaking,
@@ -229,9 +209,7 @@ impl Player {
         self.terminal = true;
         let event = self.shared.book().cancelled_event(&self.id);
         if let Some(bytes) = event.and_then(|event| self.count(event)) {
-            self.end(End::Streamed {
-                events: self.events,
-            });
+            self.end(End::Streamed { events: self.events });
             self.queue(bytes);
         }
     }

@@ -42,8 +42,7 @@ impl<'a> Route<'a> {
         match (method.as_str(), parts.as_slice()) {
             ("POST", ["v1", "responses"]) => Self::Create,
             ("GET", ["v1", "responses", id]) => {
-                let stream =
-                    query.is_some_and(|query| query.split('&').any(|pair| pair == "stream=true"));
+                let stream = query.is_some_and(|query| query.split('&').any(|pair| pair == "stream=true"));
                 Self::Retrieve { id, stream }
             }
             ("POST", ["v1", "responses", id, "cancel"]) => Self::Cancel { id },
@@ -76,9 +75,7 @@ async fn handle(
         }
         (Route::Violations, true) => {
             let violations = shared.log().violations();
-            let lines = violations
-                .iter()
-                .map(|violation| Value::String(violation.to_string()));
+            let lines = violations.iter().map(|violation| Value::String(violation.to_string()));
             return json(200, &Value::Array(lines.collect()));
         }
         (
@@ -101,10 +98,7 @@ async fn handle(
     let arrival = Arrival {
         at,
         method: parts.method.to_string(),
-        path: parts
-            .uri
-            .path_and_query()
-            .map_or_else(String::new, ToString::to_string),
+        path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
         headers: shown_headers(&parts.headers),
         body: body.clone(),
         body_bytes,
@@ -113,11 +107,7 @@ async fn handle(
         Ok(order) => order,
         Err(full) => return violation_answer(&full),
     };
-    let call = Call {
-        shared,
-        order,
-        connection,
-    };
+    let call = Call { shared, order, connection };
     if !allowed {
         return call.reply(&HttpReply::unauthorized());
     }
@@ -144,9 +134,7 @@ fn has_key(shared: &Shared, headers: &HeaderMap) -> bool {
     let Some(key) = &shared.script().api_key else {
         return true;
     };
-    let given = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     given.and_then(|value| value.strip_prefix("Bearer ")) == Some(key.0.as_str())
 }
 
@@ -187,21 +175,13 @@ impl Call {
             Ok(chosen) => (chosen.index, chosen.step, chosen.begun),
             Err(kind) => return self.refuse(kind),
         };
-        let answering = AnsweringStep {
-            index,
-            name: step.name.clone(),
-        };
+        let answering = AnsweringStep { index, name: step.name.clone() };
         let id = begun.as_ref().map(|begun| begun.id.clone());
         self.shared.log().answered(self.order, answering, id);
         match (&step.reply, begun) {
             (Reply::Answer(answer), Some(begun)) => {
-                let delivery = if RequestView::new(body).wants_stream() {
-                    Delivery::Stream
-                } else {
-                    Delivery::Whole
-                };
-                let mut player =
-                    Player::new(self.shared.clone(), self.order, delivery, answer, begun);
+                let delivery = if RequestView::new(body).wants_stream() { Delivery::Stream } else { Delivery::Whole };
+                let mut player = Player::new(self.shared.clone(), self.order, delivery, answer, begun);
                 match delivery {
                     Delivery::Stream => self.stream(player, &answer.framing.content_type),
                     Delivery::Whole => match player.whole().await {
@@ -220,9 +200,11 @@ impl Call {
     }
 
     fn stream(&self, player: Player, content_type: &str) -> Response {
-        let body = futures::stream::unfold(player, |mut player| async move {
-            player.next().await.map(|bytes| (bytes, player))
-        });
+        let body =
+            futures::stream::unfold(
+                player,
+                |mut player| async move { player.next().await.map(|bytes| (bytes, player)) },
+            );
         let mut response = Response::new(Body::from_stream(body));
         self.set_header(&mut response, header::CONTENT_TYPE.as_str(), content_type);
         self.set_header(&mut response, header::CACHE_CONTROL.as_str(), "no-cache");
@@ -231,11 +213,7 @@ impl Call {
 
     fn retrieve(&self, id: &str, stream: bool) -> Response {
         // A plain stream cannot be read on after its connection is gone.
-        let found = if stream {
-            None
-        } else {
-            self.shared.book().retrieve(id)
-        };
+        let found = if stream { None } else { self.shared.book().retrieve(id) };
         match found {
             Some(object) => self.finish(200, json(200, &object)),
             None => self.not_found(id),
@@ -292,18 +270,13 @@ impl Call {
     }
 
     fn set_header(&self, response: &mut Response, name: &str, value: &str) {
-        let pair = (
-            HeaderName::from_bytes(name.as_bytes()),
-            HeaderValue::from_str(value),
-        );
+        let pair = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));
         match pair {
             (Ok(name), Ok(value)) => {
                 response.headers_mut().insert(name, value);
             }
             (Err(_), _) | (_, Err(_)) => {
-                let kind = ViolationKind::BadHeader {
-                    name: name.to_owned(),
-                };
+                let kind = ViolationKind::BadHeader { name: name.to_owned() };
                 self.shared.log().violation(Some(self.order), kind);
             }
         }
@@ -323,12 +296,10 @@ fn json(status: u16, value: &Value) -> Response {
 /// A whole body. A status or a type that is none (possible only in a script built in Rust) becomes the usual one.
 fn plain(status: u16, content_type: &str, body: String) -> Response {
     let mut response = Response::new(Body::from(body));
-    *response.status_mut() = axum::http::StatusCode::from_u16(status)
-        .unwrap_or(axum::http::StatusCode::INTERNAL_SERVER_ERROR);
-    let content_type = HeaderValue::from_str(content_type)
-        .unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
+    *response.status_mut() =
+        axum::http::StatusCode::from_u16(status).unwrap_or(axum::http::StatusCode::INTERNAL_SERVER_ERROR);
+    let content_type =
+        HeaderValue::from_str(content_type).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response
 }

@@ -65,7 +65,7 @@ pub enum StartError {
         address: SocketAddr,
     },
     /// The address cannot be had.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address}\nhint: choose another port, or 0 for one that is free")]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -133,12 +133,7 @@ impl Shared {
             self.gates.release(gate);
         } else {
             // Not kept: names come from outside too, and the script bounds how many there can be.
-            self.log.violation(
-                None,
-                ViolationKind::UnknownGate {
-                    gate: gate.to_owned(),
-                },
-            );
+            self.log.violation(None, ViolationKind::UnknownGate { gate: gate.to_owned() });
         }
     }
 }
@@ -198,25 +193,18 @@ impl Server {
             board: board.clone(),
             gate_wait: options.gate_wait,
         });
-        let service =
-            routes::router(shared.clone()).into_make_service_with_connect_info::<Connection>();
+        let service = routes::router(shared.clone()).into_make_service_with_connect_info::<Connection>();
         let (stop, mut stopped) = watch::channel(false);
-        let serve = axum::serve(BoundedListener::new(listener, board), service)
-            .with_graceful_shutdown(async move {
-                // An error means that the handle is gone, which stops the server as well.
-                let _ = stopped.wait_for(|stop| *stop).await;
-            });
+        let serve = axum::serve(BoundedListener::new(listener, board), service).with_graceful_shutdown(async move {
+            // An error means that the handle is gone, which stops the server as well.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        });
         let task = tokio::spawn(async move {
             if let Err(error) = serve.await {
                 tracing::warn!(%error, "the simulated provider stopped");
             }
         });
-        Ok(Self {
-            shared,
-            address,
-            stop,
-            task: Some(task),
-        })
+        Ok(Self { shared, address, stop, task: Some(task) })
     }
 
     /// The actual address.
@@ -249,11 +237,7 @@ impl Server {
     /// # Errors
     /// None comes in time.
     pub async fn wait_for_gate(&self, gate: &str) -> Result<(), WaitError> {
-        bounded(
-            format!("a stream at the gate {gate:?}"),
-            self.shared.gates().reached(gate),
-        )
-        .await
+        bounded(format!("a stream at the gate {gate:?}"), self.shared.gates().reached(gate)).await
     }
 
     /// Waits for the n-th request of any kind, counted from 1.
@@ -261,10 +245,7 @@ impl Server {
     /// # Errors
     /// It does not come in time.
     pub async fn wait_for_request(&self, n: u64) -> Result<RequestEntry, WaitError> {
-        let found = self
-            .shared
-            .log()
-            .wait_for(|entries| nth(entries, n).cloned());
+        let found = self.shared.log().wait_for(|entries| nth(entries, n).cloned());
         bounded(format!("request {n}"), found).await
     }
 
@@ -273,11 +254,8 @@ impl Server {
     /// # Errors
     /// It does not end in time.
     pub async fn wait_for_end(&self, n: u64) -> Result<RequestEntry, WaitError> {
-        let found = self.shared.log().wait_for(|entries| {
-            nth(entries, n)
-                .filter(|entry| entry.end != End::Open)
-                .cloned()
-        });
+        let found =
+            self.shared.log().wait_for(|entries| nth(entries, n).filter(|entry| entry.end != End::Open).cloned());
         bounded(format!("the end of request {n}"), found).await
     }
 
@@ -285,9 +263,7 @@ impl Server {
     pub async fn shutdown(mut self) {
         self.stop_now();
         if let Some(mut task) = self.task.take()
-            && tokio::time::timeout(limits::SHUTDOWN_WAIT_MAX, &mut task)
-                .await
-                .is_err()
+            && tokio::time::timeout(limits::SHUTDOWN_WAIT_MAX, &mut task).await.is_err()
         {
             tracing::warn!("connections of the simulated provider did not close in time");
             task.abort();
@@ -315,7 +291,5 @@ fn nth(entries: &[RequestEntry], n: u64) -> Option<&RequestEntry> {
 
 async fn bounded<T>(what: String, wait: impl Future<Output = T>) -> Result<T, WaitError> {
     let waited = limits::HANDLE_WAIT_MAX;
-    tokio::time::timeout(waited, wait)
-        .await
-        .map_err(|_| WaitError { what, waited })
+    tokio::time::timeout(waited, wait).await.map_err(|_| WaitError { what, waited })
 }

@@ -105,27 +105,12 @@ pub(crate) struct Refusal {
 
 impl ViolationKind {
     pub(crate) fn refusal(&self) -> Refusal {
-        let request = |code, param| Refusal {
-            status: 400,
-            kind: "invalid_request_error",
-            code,
-            param,
-        };
-        let server = |code| Refusal {
-            status: 500,
-            kind: "server_error",
-            code: Some(code),
-            param: None,
-        };
+        let request = |code, param| Refusal { status: 400, kind: "invalid_request_error", code, param };
+        let server = |code| Refusal { status: 500, kind: "server_error", code: Some(code), param: None };
         match self {
             Self::OutOfSteps { .. } => server("simulate_out_of_steps"),
-            Self::Unexpected { .. } | Self::NoStepMatches { .. } => {
-                request(Some("simulate_unexpected_request"), None)
-            }
-            Self::PreviousNotFound { .. } => request(
-                Some("previous_response_not_found"),
-                Some("previous_response_id"),
-            ),
+            Self::Unexpected { .. } | Self::NoStepMatches { .. } => request(Some("simulate_unexpected_request"), None),
+            Self::PreviousNotFound { .. } => request(Some("previous_response_not_found"), Some("previous_response_id")),
             // The provider sends no code with these.
             Self::Pairing(_) => request(None, Some("input")),
             Self::BadBody { .. } => request(Some("invalid_json"), None),

@@ -9,27 +9,16 @@ use crate::script::{HttpBody, Retrieved, Usage};
 const CREATED_AT: u64 = 1_800_000_000;
 
 /// The provider's error form.
-pub(crate) fn error_body(
-    message: &str,
-    kind: &str,
-    code: Option<&str>,
-    param: Option<&str>,
-) -> Value {
+pub(crate) fn error_body(message: &str, kind: &str, code: Option<&str>, param: Option<&str>) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
 }
 
 /// A scripted body and its content type.
 pub(crate) fn http_body(body: &HttpBody) -> (String, String) {
     match body {
-        HttpBody::Error {
-            message,
-            kind,
-            code,
-            param,
-        } => (
-            "application/json".to_owned(),
-            error_body(message, kind, code.as_deref(), param.as_deref()).to_string(),
-        ),
+        HttpBody::Error { message, kind, code, param } => {
+            ("application/json".to_owned(), error_body(message, kind, code.as_deref(), param.as_deref()).to_string())
+        }
         HttpBody::Text { content_type, text } => (content_type.clone(), text.clone()),
     }
 }
@@ -86,39 +75,19 @@ impl ResponseObject {
             ("instructions", echo("instructions", Value::Null)),
             ("max_output_tokens", echo("max_output_tokens", Value::Null)),
             ("metadata", echo("metadata", json!({}))),
-            (
-                "model",
-                model.map_or_else(|| echo("model", Value::Null), |model| json!(model)),
-            ),
+            ("model", model.map_or_else(|| echo("model", Value::Null), |model| json!(model))),
             ("output", json!([])),
-            (
-                "parallel_tool_calls",
-                echo("parallel_tool_calls", json!(true)),
-            ),
-            (
-                "previous_response_id",
-                echo("previous_response_id", Value::Null),
-            ),
-            (
-                "reasoning",
-                echo("reasoning", json!({ "effort": null, "summary": null })),
-            ),
+            ("parallel_tool_calls", echo("parallel_tool_calls", json!(true))),
+            ("previous_response_id", echo("previous_response_id", Value::Null)),
+            ("reasoning", echo("reasoning", json!({ "effort": null, "summary": null }))),
             ("store", echo("store", json!(true))),
             ("tool_choice", echo("tool_choice", json!("auto"))),
             ("tools", echo("tools", json!([]))),
             ("truncation", echo("truncation", json!("disabled"))),
             ("usage", Value::Null),
         ];
-        let base = fields
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect();
-        Self {
-            base,
-            output: Vec::new(),
-            usage: usage.map_or(Value::Null, usage_object),
-            reasons,
-        }
+        let base = fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Self { base, output: Vec::new(), usage: usage.map_or(Value::Null, usage_object), reasons }
     }
 
     pub(crate) fn push_output(&mut self, item: Value) {
@@ -131,20 +100,13 @@ impl ResponseObject {
         object.insert("status".to_owned(), json!(status_word(status)));
         match status {
             Retrieved::NotFound | Retrieved::Queued | Retrieved::InProgress => {}
-            Retrieved::Completed
-            | Retrieved::Incomplete
-            | Retrieved::Failed
-            | Retrieved::Cancelled => {
+            Retrieved::Completed | Retrieved::Incomplete | Retrieved::Failed | Retrieved::Cancelled => {
                 object.insert("output".to_owned(), Value::Array(self.output.clone()));
                 object.insert("usage".to_owned(), self.usage.clone());
             }
         }
         if status == Retrieved::Incomplete {
-            let reason = self
-                .reasons
-                .incomplete
-                .as_deref()
-                .unwrap_or("max_output_tokens");
+            let reason = self.reasons.incomplete.as_deref().unwrap_or("max_output_tokens");
             object.insert("incomplete_details".to_owned(), json!({ "reason": reason }));
         }
         if status == Retrieved::Failed {
@@ -152,10 +114,7 @@ impl ResponseObject {
                 Some((code, message)) => (code.as_str(), message.as_str()),
                 None => ("server_error", "The response failed."),
             };
-            object.insert(
-                "error".to_owned(),
-                json!({ "code": code, "message": message }),
-            );
+            object.insert("error".to_owned(), json!({ "code": code, "message": message }));
         }
         Value::Object(object)
     }
@@ -210,38 +169,23 @@ impl At<'_> {
 
     /// A content part's `added` or `done`.
     pub(crate) fn part(self, name: &str, part: &Value) -> Value {
-        self.event(
-            &format!("content_part.{name}"),
-            json!({ "content_index": 0, "part": part }),
-        )
+        self.event(&format!("content_part.{name}"), json!({ "content_index": 0, "part": part }))
     }
 
     pub(crate) fn text_delta(self, delta: &str) -> Value {
-        self.event(
-            "output_text.delta",
-            json!({ "content_index": 0, "delta": delta, "logprobs": [] }),
-        )
+        self.event("output_text.delta", json!({ "content_index": 0, "delta": delta, "logprobs": [] }))
     }
 
     pub(crate) fn text_done(self, text: &str) -> Value {
-        self.event(
-            "output_text.done",
-            json!({ "content_index": 0, "text": text, "logprobs": [] }),
-        )
+        self.event("output_text.done", json!({ "content_index": 0, "text": text, "logprobs": [] }))
     }
 
     pub(crate) fn refusal_delta(self, delta: &str) -> Value {
-        self.event(
-            "refusal.delta",
-            json!({ "content_index": 0, "delta": delta }),
-        )
+        self.event("refusal.delta", json!({ "content_index": 0, "delta": delta }))
     }
 
     pub(crate) fn refusal_done(self, refusal: &str) -> Value {
-        self.event(
-            "refusal.done",
-            json!({ "content_index": 0, "refusal": refusal }),
-        )
+        self.event("refusal.done", json!({ "content_index": 0, "refusal": refusal }))
     }
 
     /// A summary part's `added` or `done`.
@@ -253,17 +197,11 @@ impl At<'_> {
     }
 
     pub(crate) fn summary_delta(self, delta: &str) -> Value {
-        self.event(
-            "reasoning_summary_text.delta",
-            json!({ "summary_index": 0, "delta": delta }),
-        )
+        self.event("reasoning_summary_text.delta", json!({ "summary_index": 0, "delta": delta }))
     }
 
     pub(crate) fn summary_done(self, text: &str) -> Value {
-        self.event(
-            "reasoning_summary_text.done",
-            json!({ "summary_index": 0, "text": text }),
-        )
+        self.event("reasoning_summary_text.done", json!({ "summary_index": 0, "text": text }))
     }
 
     pub(crate) fn arguments_delta(self, delta: &str) -> Value {
@@ -271,10 +209,7 @@ impl At<'_> {
     }
 
     pub(crate) fn arguments_done(self, arguments: &str) -> Value {
-        self.event(
-            "function_call_arguments.done",
-            json!({ "arguments": arguments }),
-        )
+        self.event("function_call_arguments.done", json!({ "arguments": arguments }))
     }
 
     pub(crate) fn input_delta(self, delta: &str) -> Value {

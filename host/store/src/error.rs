@@ -106,7 +106,10 @@ impl StoreError {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         let hint = match &error {
-            StoreError::Busy { .. } => Some("wait, or stop the other process, or take the session over".to_owned()),
+            StoreError::Busy { .. } => Some(
+                "wait, or stop that process, or take the session from it: wharf session resume SESSION --take-over"
+                    .to_owned(),
+            ),
             StoreError::Fenced { .. } => {
                 Some("another process owns the session now; look at it with `wharf session show`".to_owned())
             }

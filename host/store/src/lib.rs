@@ -212,7 +212,11 @@ pub trait Store: Send + Sync + 'static {
     /// Takes the right to append. An absent journal is made, empty. The live owner's own token succeeds again with the same
     /// fence (N2). After expiry anyone may acquire; each change of the owner raises the fence (N6).
     fn acquire<'a>(
-        &'a self, key: &'a JournalKey, owner: &'a Owner, ttl: Duration, how: Acquire,
+        &'a self,
+        key: &'a JournalKey,
+        owner: &'a Owner,
+        ttl: Duration,
+        how: Acquire,
     ) -> StoreFuture<'a, Lease>;
 
     /// Reads without a lease and changes nothing (M1). With `after` 0 it starts from the newest snapshot. An absent journal

@@ -107,7 +107,10 @@ impl MemoryStore {
     /// Makes one change in both images. `change` must refuse before it alters anything, and depend on nothing but its
     /// arguments: it is applied once to each image.
     fn write<T>(
-        &self, write: Write, key: &JournalKey, change: impl Fn(&mut Journal, Duration) -> Result<T, StoreError>,
+        &self,
+        write: Write,
+        key: &JournalKey,
+        change: impl Fn(&mut Journal, Duration) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let now = (self.clock)();
         let mut state = self.lock();
@@ -169,7 +172,12 @@ impl Journal {
     }
 
     fn take(
-        &mut self, key: &JournalKey, owner: &Owner, ttl: Duration, how: Acquire, now: Duration,
+        &mut self,
+        key: &JournalKey,
+        owner: &Owner,
+        ttl: Duration,
+        how: Acquire,
+        now: Duration,
     ) -> Result<Lease, StoreError> {
         match (self.owner(now), how) {
             (Some((live, _)), _) if live.token == owner.token => {}
@@ -244,7 +252,11 @@ impl Journal {
 
 impl Store for MemoryStore {
     fn acquire<'a>(
-        &'a self, key: &'a JournalKey, owner: &'a Owner, ttl: Duration, how: Acquire,
+        &'a self,
+        key: &'a JournalKey,
+        owner: &'a Owner,
+        ttl: Duration,
+        how: Acquire,
     ) -> StoreFuture<'a, Lease> {
         Box::pin(ready(self.write(Write::Acquire, key, |journal, now| journal.take(key, owner, ttl, how, now))))
     }

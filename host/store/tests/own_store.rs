@@ -88,7 +88,9 @@ fn ensure(fine: bool, error: StoreError) -> Result<(), StoreError> {
 impl OwnStore {
     /// A change is tried on a copy, so that a refused one leaves nothing behind.
     fn change<T: Send + 'static>(
-        &self, key: &JournalKey, change: impl FnOnce(&mut Journal, Duration) -> Result<T, StoreError>,
+        &self,
+        key: &JournalKey,
+        change: impl FnOnce(&mut Journal, Duration) -> Result<T, StoreError>,
     ) -> StoreFuture<'static, T> {
         let mut inner = self.0.lock().unwrap();
         let mut journal = inner.journals.get(key).cloned().unwrap_or_default();
@@ -107,7 +109,11 @@ impl OwnStore {
 
 impl Store for OwnStore {
     fn acquire<'a>(
-        &'a self, key: &'a JournalKey, owner: &'a Owner, ttl: Duration, how: Acquire,
+        &'a self,
+        key: &'a JournalKey,
+        owner: &'a Owner,
+        ttl: Duration,
+        how: Acquire,
     ) -> StoreFuture<'a, Lease> {
         self.change(key, |journal, now| {
             let live = journal.live(now);

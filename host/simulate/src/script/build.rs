@@ -69,12 +69,7 @@ impl Script {
 impl Step {
     /// A step that answers anything with this.
     pub fn new(reply: Reply) -> Self {
-        Self {
-            name: None,
-            expect: Expect::default(),
-            pairing: PairingRule::Checked,
-            reply,
-        }
+        Self { name: None, expect: Expect::default(), pairing: PairingRule::Checked, reply }
     }
 
     /// A step that closes the connection without a byte.
@@ -203,10 +198,7 @@ impl Expect {
 impl Answer {
     /// An empty response that completes.
     pub fn new() -> Self {
-        Self {
-            usage: Some(Usage::default()),
-            ..Self::default()
-        }
+        Self { usage: Some(Usage::default()), ..Self::default() }
     }
 
     /// Adds anything.
@@ -233,10 +225,7 @@ impl Answer {
     pub fn reasoning(self, summary: impl Into<String>) -> Self {
         self.item(Item::Reasoning(ReasoningItem {
             summary: summary.into(),
-            pace: Pace {
-                chunk: Chunk::Words,
-                delay: Duration::ZERO,
-            },
+            pace: Pace { chunk: Chunk::Words, delay: Duration::ZERO },
             encrypted: None,
         }))
     }
@@ -260,19 +249,12 @@ impl Answer {
         name: impl Into<String>,
         arguments: impl Into<String>,
     ) -> Self {
-        self.item(Item::FunctionCall(
-            CallItem::new(call_id, name, arguments).asynchronous(),
-        ))
+        self.item(Item::FunctionCall(CallItem::new(call_id, name, arguments).asynchronous()))
     }
 
     /// Calls a custom tool and waits for its output.
     #[must_use]
-    pub fn custom_call(
-        self,
-        call_id: impl Into<String>,
-        name: impl Into<String>,
-        input: impl Into<String>,
-    ) -> Self {
+    pub fn custom_call(self, call_id: impl Into<String>, name: impl Into<String>, input: impl Into<String>) -> Self {
         self.item(Item::CustomCall(CallItem::new(call_id, name, input)))
     }
 
@@ -284,9 +266,7 @@ impl Answer {
         name: impl Into<String>,
         input: impl Into<String>,
     ) -> Self {
-        self.item(Item::CustomCall(
-            CallItem::new(call_id, name, input).asynchronous(),
-        ))
+        self.item(Item::CustomCall(CallItem::new(call_id, name, input).asynchronous()))
     }
 
     /// Sends an event as it is; a missing `sequence_number` is added.
@@ -331,18 +311,13 @@ impl Answer {
     /// Ends incomplete.
     #[must_use]
     pub fn incomplete(self, reason: impl Into<String>) -> Self {
-        self.finish(Finish::Incomplete {
-            reason: reason.into(),
-        })
+        self.finish(Finish::Incomplete { reason: reason.into() })
     }
 
     /// Ends failed.
     #[must_use]
     pub fn failed(self, code: impl Into<String>, message: impl Into<String>) -> Self {
-        self.finish(Finish::Failed {
-            code: code.into(),
-            message: message.into(),
-        })
+        self.finish(Finish::Failed { code: code.into(), message: message.into() })
     }
 
     /// Keeps the socket open after the last event.
@@ -355,21 +330,13 @@ impl Answer {
     /// Breaks the connection after this many events.
     #[must_use]
     pub fn abort_after(self, events: usize) -> Self {
-        self.cut(Cut {
-            after_events: events,
-            extra_bytes: 0,
-            how: CutHow::Abort,
-        })
+        self.cut(Cut { after_events: events, extra_bytes: 0, how: CutHow::Abort })
     }
 
     /// Closes the body properly, but after this many events.
     #[must_use]
     pub fn close_after(self, events: usize) -> Self {
-        self.cut(Cut {
-            after_events: events,
-            extra_bytes: 0,
-            how: CutHow::Clean,
-        })
+        self.cut(Cut { after_events: events, extra_bytes: 0, how: CutHow::Clean })
     }
 
     /// Stops the body early.
@@ -418,10 +385,7 @@ impl TextItem {
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            pace: Pace {
-                chunk: Chunk::Words,
-                delay: Duration::ZERO,
-            },
+            pace: Pace { chunk: Chunk::Words, delay: Duration::ZERO },
             phase: None,
             extent: Extent::Completed,
         }
@@ -463,11 +427,7 @@ impl From<ReasoningItem> for Item {
 
 impl CallItem {
     /// A finished call that is waited for, its text in one delta.
-    pub fn new(
-        call_id: impl Into<String>,
-        name: impl Into<String>,
-        text: impl Into<String>,
-    ) -> Self {
+    pub fn new(call_id: impl Into<String>, name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             call_id: call_id.into(),
             name: name.into(),
@@ -503,11 +463,7 @@ impl CallItem {
 impl Usage {
     /// Input and output tokens, nothing cached, nothing spent on reasoning.
     pub fn new(input: u64, output: u64) -> Self {
-        Self {
-            input,
-            output,
-            ..Self::default()
-        }
+        Self { input, output, ..Self::default() }
     }
 }
 
@@ -519,12 +475,7 @@ impl HttpReply {
             headers: Vec::new(),
             body: HttpBody::Error {
                 message: message.into(),
-                kind: if status >= 500 {
-                    "server_error"
-                } else {
-                    "invalid_request_error"
-                }
-                .to_owned(),
+                kind: if status >= 500 { "server_error" } else { "invalid_request_error" }.to_owned(),
                 code: Some(code.into()),
                 param: None,
             },
@@ -536,10 +487,7 @@ impl HttpReply {
         Self {
             status,
             headers: Vec::new(),
-            body: HttpBody::Text {
-                content_type: content_type.into(),
-                text: text.into(),
-            },
+            body: HttpBody::Text { content_type: content_type.into(), text: text.into() },
         }
     }
 
@@ -564,11 +512,8 @@ impl HttpReply {
 
     /// An unknown previous response, with the status that the route uses (400 or 404).
     pub fn previous_not_found(status: u16, id: &str) -> Self {
-        let mut reply = Self::error(
-            status,
-            "previous_response_not_found",
-            format!("Previous response with id '{id}' not found."),
-        );
+        let mut reply =
+            Self::error(status, "previous_response_not_found", format!("Previous response with id '{id}' not found."));
         if let HttpBody::Error { param, .. } = &mut reply.body {
             *param = Some("previous_response_id".to_owned());
         }
@@ -577,17 +522,12 @@ impl HttpReply {
 
     /// 429 with a `retry-after` as written.
     pub fn rate_limited(retry_after: &str) -> Self {
-        Self::error(429, "rate_limit_exceeded", "Rate limit reached.")
-            .header("retry-after", retry_after)
+        Self::error(429, "rate_limit_exceeded", "Rate limit reached.").header("retry-after", retry_after)
     }
 
     /// 500.
     pub fn server_error() -> Self {
-        Self::error(
-            500,
-            "server_error",
-            "The server had an error while processing the request.",
-        )
+        Self::error(500, "server_error", "The server had an error while processing the request.")
     }
 
     /// Adds a header.

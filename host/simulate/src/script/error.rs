@@ -24,7 +24,7 @@ impl fmt::Display for Place {
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// The file could not be read.
-    #[error("cannot read script {}", path.display())]
+    #[error("cannot read script {}\nhint: give the path of a script; examples/scripts/two-calls.toml is one", path.display())]
     Read {
         /// The file.
         path: PathBuf,

@@ -38,12 +38,7 @@ impl<'t> Source<'t> {
             message: error.message().to_owned(),
         })?;
         let start = document.span().start;
-        Ok(Table::new(
-            self,
-            String::new(),
-            start,
-            document.into_inner(),
-        ))
+        Ok(Table::new(self, String::new(), start, document.into_inner()))
     }
 }
 
@@ -65,13 +60,7 @@ impl<'t> Table<'t> {
                 (key.into_inner().into_owned(), at, Some(value))
             })
             .collect();
-        Self {
-            source,
-            path,
-            start,
-            entries,
-            known: Vec::new(),
-        }
+        Self { source, path, start, entries, known: Vec::new() }
     }
 
     fn key(&self, key: &str) -> String {
@@ -81,24 +70,11 @@ impl<'t> Table<'t> {
     pub(super) fn take(&mut self, key: &'static str) -> Option<Field<'t>> {
         self.known.push(key);
         let path = self.key(key);
-        let value = self
-            .entries
-            .iter_mut()
-            .find(|entry| entry.0 == key)?
-            .2
-            .take()?;
-        Some(Field {
-            source: self.source,
-            path,
-            value,
-        })
+        let value = self.entries.iter_mut().find(|entry| entry.0 == key)?.2.take()?;
+        Some(Field { source: self.source, path, value })
     }
 
-    pub(super) fn require(
-        &mut self,
-        key: &'static str,
-        hint: &str,
-    ) -> Result<Field<'t>, ScriptError> {
+    pub(super) fn require(&mut self, key: &'static str, hint: &str) -> Result<Field<'t>, ScriptError> {
         self.take(key).ok_or_else(|| ScriptError::Missing {
             place: self.source.place(self.start),
             key: self.key(key),
@@ -122,16 +98,7 @@ impl<'t> Table<'t> {
             .into_iter()
             .filter_map(|(key, _, value)| {
                 let path = join(&path, &key);
-                value.map(|value| {
-                    (
-                        key,
-                        Field {
-                            source,
-                            path,
-                            value,
-                        },
-                    )
-                })
+                value.map(|value| (key, Field { source, path, value }))
             })
             .collect()
     }
@@ -140,11 +107,7 @@ impl<'t> Table<'t> {
     pub(super) fn bad(&self, why: impl Into<String>, hint: impl Into<String>) -> ScriptError {
         ScriptError::BadValue {
             place: self.source.place(self.start),
-            key: if self.path.is_empty() {
-                "the script".to_owned()
-            } else {
-                self.path.clone()
-            },
+            key: if self.path.is_empty() { "the script".to_owned() } else { self.path.clone() },
             why: why.into(),
             hint: hint.into(),
         }
@@ -208,10 +171,7 @@ impl<'t> Field<'t> {
     }
 
     pub(super) fn flag(self) -> Result<bool, ScriptError> {
-        self.value
-            .get_ref()
-            .as_bool()
-            .ok_or_else(|| self.wrong_type("true or false"))
+        self.value.get_ref().as_bool().ok_or_else(|| self.wrong_type("true or false"))
     }
 
     pub(super) fn count(self) -> Result<u64, ScriptError> {
@@ -233,17 +193,12 @@ impl<'t> Field<'t> {
             return Err(self.wrong_type("a string such as \"200ms\""));
         };
         let Some(pause) = parse_pause(text) else {
-            return Err(self.bad(
-                format!("is not a time: {text:?}"),
-                "write a number and a unit (ms, s or m), such as \"200ms\"",
-            ));
+            return Err(self
+                .bad(format!("is not a time: {text:?}"), "write a number and a unit (ms, s or m), such as \"200ms\""));
         };
         if pause > limits::PAUSE_MAX {
             let why = format!("is longer than {} s", limits::PAUSE_MAX.as_secs());
-            return Err(self.bad(
-                why,
-                "use a gate (wait_for) for a pause without a known length",
-            ));
+            return Err(self.bad(why, "use a gate (wait_for) for a pause without a known length"));
         }
         Ok(pause)
     }
@@ -269,12 +224,8 @@ impl<'t> Field<'t> {
         let Some(text) = self.as_str() else {
             return Err(self.wrong_type("a string that holds JSON"));
         };
-        serde_json::from_str(text).map_err(|error| {
-            self.bad(
-                format!("is not JSON: {error}"),
-                "write the JSON between ''' and '''",
-            )
-        })
+        serde_json::from_str(text)
+            .map_err(|error| self.bad(format!("is not JSON: {error}"), "write the JSON between ''' and '''"))
     }
 
     pub(super) fn table(self) -> Result<Table<'t>, ScriptError> {
@@ -303,23 +254,13 @@ impl<'t> Field<'t> {
         array
             .into_iter()
             .enumerate()
-            .map(|(index, value)| {
-                convert(Field {
-                    source,
-                    path: format!("{path}[{index}]"),
-                    value,
-                })
-            })
+            .map(|(index, value)| convert(Field { source, path: format!("{path}[{index}]"), value }))
             .collect()
     }
 }
 
 fn join(path: &str, key: &str) -> String {
-    if path.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{path}.{key}")
-    }
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// The nearest of some words, if one is near enough to be a typing error.

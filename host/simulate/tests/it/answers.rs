@@ -33,13 +33,7 @@ fn response(id: &str, status: &str) -> Value {
 #[tokio::test]
 async fn a_text_is_streamed_event_by_event_as_the_protocol_says() {
     let text = TextItem::new("Hi you").phase("final_answer");
-    let usage = Usage {
-        input: 10,
-        cached: 4,
-        cache_write: 1,
-        output: 5,
-        reasoning: 2,
-    };
+    let usage = Usage { input: 10, cached: 4, cache_write: 1, output: 5, reasoning: 2 };
     let server = start(Script::new("text").step(Answer::new().item(text).usage(usage))).await;
     let got = post(&server, &ask(json!("start"))).await;
     let item = |status: &str, content: Value| {
@@ -77,17 +71,11 @@ async fn a_text_is_streamed_event_by_event_as_the_protocol_says() {
     ];
     assert_eq!(got.events(), expected);
     assert_eq!((got.status, got.end), (200, BodyEnd::Proper));
-    assert_eq!(
-        got.header("content-type"),
-        Some("text/event-stream; charset=utf-8")
-    );
+    assert_eq!(got.header("content-type"), Some("text/event-stream; charset=utf-8"));
     assert!(got.text().starts_with("event: response.created\ndata: {"));
     // An event is a chunk, so a client sees each as soon as it is sent.
     assert_eq!(got.chunks.len(), expected.len());
-    assert_eq!(
-        server.wait_for_end(1).await.map(|entry| entry.end),
-        Ok(End::Streamed { events: 10 })
-    );
+    assert_eq!(server.wait_for_end(1).await.map(|entry| entry.end), Ok(End::Streamed { events: 10 }));
 }
 
 #[tokio::test]
@@ -138,74 +126,45 @@ async fn each_kind_of_item_has_its_events_and_its_place_in_the_output() {
             "input": "select\n1", "async": true },
         other,
     ]);
-    assert_eq!(
-        got.events()
-            .last()
-            .map(|event| event["response"]["output"].clone()),
-        Some(output)
-    );
+    assert_eq!(got.events().last().map(|event| event["response"]["output"].clone()), Some(output));
 }
 
 #[tokio::test]
 async fn a_request_without_stream_gets_the_same_outcome_whole() {
-    let answer = || {
-        Answer::new()
-            .text("Hi")
-            .async_function_call("call_1", "f", "{}")
-            .usage(Usage::new(1, 2))
-    };
-    let script = Script::new("whole")
-        .step(answer())
-        .step(answer().failed("server_error", "Broke."));
+    let answer = || Answer::new().text("Hi").async_function_call("call_1", "f", "{}").usage(Usage::new(1, 2));
+    let script = Script::new("whole").step(answer()).step(answer().failed("server_error", "Broke."));
     let streamed = start(script.clone()).await;
     let whole = start(script).await;
     for status in ["completed", "failed"] {
         let stream = post(&streamed, &ask(json!("start"))).await;
         let got = post(&whole, &json!({ "model": "m", "input": "start" })).await;
-        let last = stream
-            .events()
-            .last()
-            .map(|event| event["response"].clone());
+        let last = stream.events().last().map(|event| event["response"].clone());
         assert_eq!(Some(got.json()), last);
         assert_eq!(got.json()["status"], status);
         assert_eq!(got.header("content-type"), Some("application/json"));
     }
-    assert_eq!(
-        whole.wait_for_end(1).await.map(|entry| entry.end),
-        Ok(End::Whole { status: 200 })
-    );
+    assert_eq!(whole.wait_for_end(1).await.map(|entry| entry.end), Ok(End::Whole { status: 200 }));
 }
 
 #[tokio::test]
 async fn each_end_of_a_response_has_its_terminal_event_and_its_retrieved_state() {
     let error = ("rate_limit_exceeded", "Slow down.");
-    let script = Script::new("ends")
-        .step(Answer::new().incomplete("content_filter"))
-        .step(Answer::new().failed(error.0, error.1))
-        .step(Answer::new().finish(wharf_simulate::script::Finish::Cancelled))
-        .step(Answer::new().finish(wharf_simulate::script::Finish::Error {
-            code: error.0.to_owned(),
-            message: error.1.to_owned(),
-        }));
+    let script =
+        Script::new("ends")
+            .step(Answer::new().incomplete("content_filter"))
+            .step(Answer::new().failed(error.0, error.1))
+            .step(Answer::new().finish(wharf_simulate::script::Finish::Cancelled))
+            .step(Answer::new().finish(wharf_simulate::script::Finish::Error {
+                code: error.0.to_owned(),
+                message: error.1.to_owned(),
+            }));
     let server = start(script).await;
     let mut seen = Vec::new();
     for n in 1..=4 {
-        let last = post(&server, &ask(json!("start")))
-            .await
-            .events()
-            .last()
-            .cloned()
-            .unwrap_or_default();
-        let stored = get(&server, &format!("/v1/responses/resp_{n}"))
-            .await
-            .json();
+        let last = post(&server, &ask(json!("start"))).await.events().last().cloned().unwrap_or_default();
+        let stored = get(&server, &format!("/v1/responses/resp_{n}")).await.json();
         let facts = |response: &Value| {
-            [
-                &response["status"],
-                &response["incomplete_details"],
-                &response["error"],
-            ]
-            .map(Value::clone)
+            [&response["status"], &response["incomplete_details"], &response["error"]].map(Value::clone)
         };
         seen.push((type_of(&last), facts(&stored)));
         if n < 4 {
@@ -219,22 +178,9 @@ async fn each_end_of_a_response_has_its_terminal_event_and_its_retrieved_state()
     }
     let object = json!({ "code": error.0, "message": error.1 });
     let expected = [
-        (
-            "response.incomplete",
-            [
-                json!("incomplete"),
-                json!({ "reason": "content_filter" }),
-                Value::Null,
-            ],
-        ),
-        (
-            "response.failed",
-            [json!("failed"), Value::Null, object.clone()],
-        ),
-        (
-            "response.cancelled",
-            [json!("cancelled"), Value::Null, Value::Null],
-        ),
+        ("response.incomplete", [json!("incomplete"), json!({ "reason": "content_filter" }), Value::Null]),
+        ("response.failed", [json!("failed"), Value::Null, object.clone()]),
+        ("response.cancelled", [json!("cancelled"), Value::Null, Value::Null]),
         ("error", [json!("failed"), Value::Null, object]),
     ];
     assert_eq!(seen, expected.map(|(kind, facts)| (kind.to_owned(), facts)));
@@ -242,46 +188,23 @@ async fn each_end_of_a_response_has_its_terminal_event_and_its_retrieved_state()
 
 #[tokio::test]
 async fn a_response_is_retrieved_in_progress_while_it_streams_and_completed_after() {
-    let server =
-        start(Script::new("get").step(Answer::new().text("a").wait_for("go").text("b"))).await;
+    let server = start(Script::new("get").step(Answer::new().text("a").wait_for("go").text("b"))).await;
     let stream = open(&server, &ask(json!("start"))).await;
-    server
-        .wait_for_gate("go")
-        .await
-        .expect("the stream comes to the gate");
+    server.wait_for_gate("go").await.expect("the stream comes to the gate");
     let during = get(&server, "/v1/responses/resp_1").await.json();
     assert_eq!(during, response("resp_1", "in_progress"));
     server.release("go");
-    let last = stream
-        .finish()
-        .await
-        .and_then(|got| got.events().last().cloned())
-        .unwrap_or_default();
-    assert_eq!(
-        get(&server, "/v1/responses/resp_1").await.json(),
-        last["response"]
-    );
+    let last = stream.finish().await.and_then(|got| got.events().last().cloned()).unwrap_or_default();
+    assert_eq!(get(&server, "/v1/responses/resp_1").await.json(), last["response"]);
     let read_on = get(&server, "/v1/responses/resp_1?stream=true&starting_after=1").await;
     assert_eq!(read_on.status, 404);
     let unknown = get(&server, "/v1/responses/resp_9").await.error();
-    assert_eq!(
-        unknown,
-        (
-            404,
-            json!("response_not_found"),
-            "Response with id 'resp_9' not found.".to_owned()
-        )
-    );
+    assert_eq!(unknown, (404, json!("response_not_found"), "Response with id 'resp_9' not found.".to_owned()));
 }
 
 #[tokio::test]
 async fn retrieval_says_what_the_script_wants_and_repeats_the_last() {
-    let told = [
-        Retrieved::Queued,
-        Retrieved::InProgress,
-        Retrieved::NotFound,
-        Retrieved::Failed,
-    ];
+    let told = [Retrieved::Queued, Retrieved::InProgress, Retrieved::NotFound, Retrieved::Failed];
     let server = start(Script::new("told").step(Answer::new().text("a").retrieve(told))).await;
     post(&server, &ask(json!("start"))).await;
     let mut seen = Vec::new();
@@ -290,29 +213,15 @@ async fn retrieval_says_what_the_script_wants_and_repeats_the_last() {
         seen.push((got.status, got.json()["status"].clone()));
     }
     let word = |word: &str| (200, json!(word));
-    let expected = [
-        word("queued"),
-        word("in_progress"),
-        (404, Value::Null),
-        word("failed"),
-        word("failed"),
-    ];
+    let expected = [word("queued"), word("in_progress"), (404, Value::Null), word("failed"), word("failed")];
     assert_eq!(seen, expected);
 }
 
 #[tokio::test]
 async fn a_cancel_ends_the_stream_and_repeating_it_is_safe() {
-    let server = start(
-        Script::new("cancel")
-            .step(Answer::new().wait_for("never"))
-            .step(Answer::new()),
-    )
-    .await;
+    let server = start(Script::new("cancel").step(Answer::new().wait_for("never")).step(Answer::new())).await;
     let stream = open(&server, &ask(json!("start"))).await;
-    server
-        .wait_for_gate("never")
-        .await
-        .expect("the stream comes to the gate");
+    server.wait_for_gate("never").await.expect("the stream comes to the gate");
     let first = post_path(&server, "/v1/responses/resp_1/cancel").await;
     let mut cancelled = response("resp_1", "cancelled");
     cancelled["usage"] = json!({
@@ -324,28 +233,16 @@ async fn a_cancel_ends_the_stream_and_repeating_it_is_safe() {
     });
     assert_eq!((first.status, first.json()), (200, cancelled.clone()));
     let got = stream.finish().await.expect("an answer");
-    let expected =
-        json!({ "type": "response.cancelled", "response": cancelled, "sequence_number": 2 });
+    let expected = json!({ "type": "response.cancelled", "response": cancelled, "sequence_number": 2 });
     assert_eq!(got.events().last(), Some(&expected));
     let again = post_path(&server, "/v1/responses/resp_1/cancel").await;
     assert_eq!(again.json(), cancelled);
     // The deny twins: a response that is over, and one that never was.
     post(&server, &ask(json!("start"))).await;
-    let late = post_path(&server, "/v1/responses/resp_2/cancel")
-        .await
-        .error();
-    let refused = (
-        400,
-        json!("response_not_cancellable"),
-        "Cannot cancel a completed response.".to_owned(),
-    );
+    let late = post_path(&server, "/v1/responses/resp_2/cancel").await.error();
+    let refused = (400, json!("response_not_cancellable"), "Cannot cancel a completed response.".to_owned());
     assert_eq!(late, refused);
-    assert_eq!(
-        post_path(&server, "/v1/responses/resp_9/cancel")
-            .await
-            .status,
-        404
-    );
+    assert_eq!(post_path(&server, "/v1/responses/resp_9/cancel").await.status, 404);
 }
 
 #[tokio::test]
@@ -358,9 +255,7 @@ async fn what_the_script_omits_is_absent() {
         Omitted::Added,
         Omitted::TerminalOutput,
     ];
-    let bare = omitted
-        .into_iter()
-        .fold(Answer::new().text("Hi you").no_usage(), Answer::omit);
+    let bare = omitted.into_iter().fold(Answer::new().text("Hi you").no_usage(), Answer::omit);
     let server = start(Script::new("bare").step(bare)).await;
     let got = post(&server, &ask(json!("start"))).await;
     let item = json!({ "id": "msg_1_0", "type": "message", "status": "completed", "role": "assistant",
@@ -376,8 +271,7 @@ async fn what_the_script_omits_is_absent() {
 
 #[tokio::test]
 async fn raw_events_count_like_scripted_ones() {
-    let item =
-        json!({ "type": "function_call", "call_id": "call_1", "name": "f", "arguments": "" });
+    let item = json!({ "type": "function_call", "call_id": "call_1", "name": "f", "arguments": "" });
     let raw = json!({ "type": "response.output_item.done", "item": item, "sequence_number": 77 });
     let terminal = json!({ "type": "response.done", "response": { "id": "resp_other" } });
     let answer = Answer::new()
@@ -394,16 +288,12 @@ async fn raw_events_count_like_scripted_ones() {
     let refused = post(&server, &go_on("resp_1", json!([]))).await.error();
     assert_eq!(refused.2, "No tool output found for function call call_1.");
     let stored = get(&server, "/v1/responses/resp_1").await.json();
-    assert_eq!(
-        (&stored["status"], &stored["output"]),
-        (&json!("completed"), &json!([item]))
-    );
+    assert_eq!((&stored["status"], &stored["output"]), (&json!("completed"), &json!([item])));
 }
 
 #[tokio::test]
 async fn the_request_is_echoed_and_ids_have_the_scripted_prefix() {
-    let mut answer =
-        Answer::new().item(TextItem::new("abc").pace(Chunk::Chars(1), Default::default()));
+    let mut answer = Answer::new().item(TextItem::new("abc").pace(Chunk::Chars(1), Default::default()));
     answer.model = Some("other-model".to_owned());
     let server = start(Script::new("echo").id_prefix("resp_demo_").step(answer)).await;
     let mut request = ask(json!("start"));

@@ -29,10 +29,7 @@ pub(crate) struct Got {
 
 impl Got {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn text(&self) -> String {
@@ -56,18 +53,13 @@ impl Got {
     pub(crate) fn error(&self) -> (u16, Value, String) {
         let body = self.json();
         let error = &body["error"];
-        (
-            self.status,
-            error["code"].clone(),
-            error["message"].as_str().unwrap_or_default().to_owned(),
-        )
+        (self.status, error["code"].clone(), error["message"].as_str().unwrap_or_default().to_owned())
     }
 }
 
 pub(crate) fn events(text: &str) -> Vec<Value> {
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-    data.filter_map(|data| serde_json::from_str(data).ok())
-        .collect()
+    data.filter_map(|data| serde_json::from_str(data).ok()).collect()
 }
 
 pub(crate) fn type_of(event: &Value) -> String {
@@ -81,37 +73,21 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    pub(crate) async fn send(
-        address: SocketAddr,
-        method: &str,
-        path: &str,
-        headers: &str,
-        body: &str,
-    ) -> Self {
-        let mut socket = TcpStream::connect(address)
-            .await
-            .expect("the server listens");
+    pub(crate) async fn send(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Self {
+        let mut socket = TcpStream::connect(address).await.expect("the server listens");
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
         );
-        socket
-            .write_all(request.as_bytes())
-            .await
-            .expect("the server reads");
-        Self {
-            socket,
-            bytes: Vec::new(),
-        }
+        socket.write_all(request.as_bytes()).await.expect("the server reads");
+        Self { socket, bytes: Vec::new() }
     }
 
     /// Reads what is there. The bound turns a server that never ends into a failed test.
     async fn read(&mut self) -> std::io::Result<usize> {
         let read = self.socket.read_buf(&mut self.bytes);
         let bound = wharf_simulate::limits::HANDLE_WAIT_MAX;
-        tokio::time::timeout(bound, read)
-            .await
-            .expect("the server sends or closes")
+        tokio::time::timeout(bound, read).await.expect("the server sends or closes")
     }
 
     /// Reads until this text has come.
@@ -137,16 +113,10 @@ fn parse(bytes: &[u8]) -> Option<Got> {
     if bytes.is_empty() {
         return None;
     }
-    let split = bytes
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")
-        .expect("a head");
+    let split = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
     let head = String::from_utf8(bytes[..split].to_vec()).expect("an ASCII head");
     let mut lines = head.lines();
-    let status = lines
-        .next()
-        .and_then(|line| line.split(' ').nth(1))
-        .expect("a status");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status");
     let headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
@@ -162,15 +132,8 @@ fn parse(bytes: &[u8]) -> Option<Got> {
     if got.header("transfer-encoding") == Some("chunked") {
         read_chunks(rest, &mut got);
     } else {
-        let length = got
-            .header("content-length")
-            .and_then(|length| length.parse().ok())
-            .unwrap_or(0);
-        got.end = if rest.len() == length {
-            BodyEnd::Proper
-        } else {
-            BodyEnd::Broken
-        };
+        let length = got.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        got.end = if rest.len() == length { BodyEnd::Proper } else { BodyEnd::Broken };
         got.body = rest.to_vec();
     }
     Some(got)
@@ -193,21 +156,12 @@ fn read_chunks(mut rest: &[u8], got: &mut Got) {
 }
 
 pub(crate) async fn start(script: Script) -> Server {
-    Server::start(script, Options::default())
-        .await
-        .expect("a free port")
+    Server::start(script, Options::default()).await.expect("a free port")
 }
 
 pub(crate) async fn open(server: &Server, body: &Value) -> Open {
     let headers = "content-type: application/json\r\nauthorization: Bearer sk-test\r\n";
-    Open::send(
-        server.address(),
-        "POST",
-        "/v1/responses",
-        headers,
-        &body.to_string(),
-    )
-    .await
+    Open::send(server.address(), "POST", "/v1/responses", headers, &body.to_string()).await
 }
 
 pub(crate) async fn post(server: &Server, body: &Value) -> Got {
@@ -215,19 +169,11 @@ pub(crate) async fn post(server: &Server, body: &Value) -> Got {
 }
 
 pub(crate) async fn get(server: &Server, path: &str) -> Got {
-    Open::send(server.address(), "GET", path, "", "")
-        .await
-        .finish()
-        .await
-        .expect("an answer")
+    Open::send(server.address(), "GET", path, "", "").await.finish().await.expect("an answer")
 }
 
 pub(crate) async fn post_path(server: &Server, path: &str) -> Got {
-    Open::send(server.address(), "POST", path, "", "")
-        .await
-        .finish()
-        .await
-        .expect("an answer")
+    Open::send(server.address(), "POST", path, "", "").await.finish().await.expect("an answer")
 }
 
 /// A streaming request with this input.

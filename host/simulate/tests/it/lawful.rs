@@ -1,17 +1,12 @@
 //! Which requests a script answers, and which it refuses.
 
 use serde_json::{Value, json};
-use wharf_simulate::{
-    Answer, CallKind, End, Expect, PairingError, Script, Step, Violation, ViolationKind,
-};
+use wharf_simulate::{Answer, CallKind, End, Expect, PairingError, Script, Step, Violation, ViolationKind};
 
 use crate::client::{Open, ask, get, go_on, output, post, start};
 
 fn kinds(violations: Vec<Violation>) -> Vec<(Option<u64>, ViolationKind)> {
-    violations
-        .into_iter()
-        .map(|violation| (violation.request, violation.kind))
-        .collect()
+    violations.into_iter().map(|violation| (violation.request, violation.kind)).collect()
 }
 
 #[tokio::test]
@@ -27,16 +22,8 @@ async fn async_results_come_late_and_in_any_order_on_the_latest_response() {
         .step(Answer::new().expect(Expect::new().latest().only_outputs(["call_slow"])));
     let server = start(script).await;
     let mut statuses = vec![post(&server, &ask(json!("start"))).await.status];
-    statuses.push(
-        post(&server, &go_on("resp_1", json!([output("call_fast")])))
-            .await
-            .status,
-    );
-    statuses.push(
-        post(&server, &go_on("resp_2", json!([output("call_slow")])))
-            .await
-            .status,
-    );
+    statuses.push(post(&server, &go_on("resp_1", json!([output("call_fast")]))).await.status);
+    statuses.push(post(&server, &go_on("resp_2", json!([output("call_slow")]))).await.status);
     assert_eq!(statuses, [200, 200, 200]);
     assert_eq!(server.violations(), vec![]);
 }
@@ -44,11 +31,7 @@ async fn async_results_come_late_and_in_any_order_on_the_latest_response() {
 #[tokio::test]
 async fn an_unlawful_continuation_is_refused_recorded_and_uses_up_no_step() {
     let script = Script::new("unlawful")
-        .step(
-            Answer::new()
-                .function_call("call_1", "f", "{}")
-                .async_custom_call("call_2", "g", "x"),
-        )
+        .step(Answer::new().function_call("call_1", "f", "{}").async_custom_call("call_2", "g", "x"))
         .step(Answer::new());
     let server = start(script).await;
     post(&server, &ask(json!("start"))).await;
@@ -56,34 +39,16 @@ async fn an_unlawful_continuation_is_refused_recorded_and_uses_up_no_step() {
     let call_id = |id: &str| id.to_owned();
     let function = CallKind::Function;
     let cases = [
-        (
-            json!([]),
-            PairingError::MissingOutput {
-                call_id: call_id("call_1"),
-                kind: function,
-            },
-        ),
+        (json!([]), PairingError::MissingOutput { call_id: call_id("call_1"), kind: function }),
         (
             json!([output("call_1"), output("call_3")]),
-            PairingError::NeverMade {
-                call_id: call_id("call_3"),
-                kind: function,
-            },
+            PairingError::NeverMade { call_id: call_id("call_3"), kind: function },
         ),
         (
             json!([output("call_1"), output("call_2")]),
-            PairingError::WrongKind {
-                call_id: call_id("call_2"),
-                made: CallKind::Custom,
-                given: function,
-            },
+            PairingError::WrongKind { call_id: call_id("call_2"), made: CallKind::Custom, given: function },
         ),
-        (
-            json!([output("call_1"), output("call_1")]),
-            PairingError::Repeated {
-                call_id: call_id("call_1"),
-            },
-        ),
+        (json!([output("call_1"), output("call_1")]), PairingError::Repeated { call_id: call_id("call_1") }),
     ];
     let mut expected = Vec::new();
     for (nth, (input, error)) in cases.into_iter().enumerate() {
@@ -107,23 +72,9 @@ async fn an_output_counts_once_along_a_chain_but_again_beside_it() {
     post(&server, &ask(json!("start"))).await;
     // The response that took the output was lost, so it may be delivered again.
     post(&server, &go_on("resp_1", json!([output("call_1")]))).await;
-    assert_eq!(
-        post(&server, &go_on("resp_1", json!([output("call_1")])))
-            .await
-            .status,
-        200
-    );
-    let again = post(&server, &go_on("resp_3", json!([output("call_1")])))
-        .await
-        .error();
-    assert_eq!(
-        again,
-        (
-            400,
-            Value::Null,
-            "Duplicate tool output found for call_id call_1.".to_owned()
-        )
-    );
+    assert_eq!(post(&server, &go_on("resp_1", json!([output("call_1")]))).await.status, 200);
+    let again = post(&server, &go_on("resp_3", json!([output("call_1")]))).await.error();
+    assert_eq!(again, (400, Value::Null, "Duplicate tool output found for call_id call_1.".to_owned()));
 }
 
 #[tokio::test]
@@ -131,29 +82,18 @@ async fn an_unknown_previous_response_is_refused_in_the_providers_words() {
     let server = start(Script::new("unknown").step(Answer::new())).await;
     let refused = post(&server, &go_on("resp_7", json!("hi"))).await.error();
     let message = "Previous response with id 'resp_7' not found.".to_owned();
-    assert_eq!(
-        refused,
-        (400, json!("previous_response_not_found"), message)
-    );
-    let kind = ViolationKind::PreviousNotFound {
-        id: "resp_7".to_owned(),
-    };
+    assert_eq!(refused, (400, json!("previous_response_not_found"), message));
+    let kind = ViolationKind::PreviousNotFound { id: "resp_7".to_owned() };
     assert_eq!(kinds(server.violations()), [(Some(1), kind)]);
 }
 
 #[tokio::test]
 async fn a_stateless_replay_answers_its_own_calls() {
     let server = start(Script::new("replay").step(Answer::new())).await;
-    let call =
-        json!({ "type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}" });
+    let call = json!({ "type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}" });
     let without = post(&server, &ask(json!([call]))).await.error();
     assert_eq!(without.2, "No tool output found for function call call_1.");
-    assert_eq!(
-        post(&server, &ask(json!([call, output("call_1")])))
-            .await
-            .status,
-        200
-    );
+    assert_eq!(post(&server, &ask(json!([call, output("call_1")]))).await.status, 200);
 }
 
 #[tokio::test]
@@ -166,23 +106,13 @@ async fn an_unchecked_step_answers_anything() {
 
 #[tokio::test]
 async fn a_request_that_the_step_does_not_expect_is_refused_with_every_reason() {
-    let step = Step::from(Answer::new())
-        .named("only")
-        .expect(Expect::new().model("n").contains("bye"));
+    let step = Step::from(Answer::new()).named("only").expect(Expect::new().model("n").contains("bye"));
     let server = start(Script::new("expect").step(step)).await;
     let refused = post(&server, &ask(json!("hi"))).await.error();
-    let reasons = [
-        "model: expected \"n\", got \"m\"",
-        "input: does not contain \"bye\"",
-    ];
-    let kind = ViolationKind::Unexpected {
-        step: "step 1 (only)".to_owned(),
-        reasons: reasons.map(str::to_owned).to_vec(),
-    };
-    assert_eq!(
-        refused,
-        (400, json!("simulate_unexpected_request"), kind.to_string())
-    );
+    let reasons = ["model: expected \"n\", got \"m\"", "input: does not contain \"bye\""];
+    let kind =
+        ViolationKind::Unexpected { step: "step 1 (only)".to_owned(), reasons: reasons.map(str::to_owned).to_vec() };
+    assert_eq!(refused, (400, json!("simulate_unexpected_request"), kind.to_string()));
     assert_eq!(kinds(server.violations()), [(Some(1), kind)]);
     let fits = json!({ "model": "n", "stream": true, "input": "bye" });
     assert_eq!(post(&server, &fits).await.status, 200);
@@ -190,36 +120,21 @@ async fn a_request_that_the_step_does_not_expect_is_refused_with_every_reason() 
 
 #[tokio::test]
 async fn first_match_takes_the_first_unused_step_that_fits() {
-    let step = |word: &str| {
-        Step::from(Answer::new().text(word))
-            .named(word)
-            .expect(Expect::new().contains(word))
-    };
-    let script = Script::new("match")
-        .first_match()
-        .step(step("a"))
-        .step(step("b"))
-        .step(step("a"));
+    let step = |word: &str| Step::from(Answer::new().text(word)).named(word).expect(Expect::new().contains(word));
+    let script = Script::new("match").first_match().step(step("a")).step(step("b")).step(step("a"));
     let server = start(script).await;
     for word in ["b", "a", "a"] {
         assert_eq!(post(&server, &ask(json!(word))).await.status, 200);
     }
-    let indexes: Vec<Option<usize>> = server
-        .requests()
-        .into_iter()
-        .map(|entry| entry.step.map(|step| step.index))
-        .collect();
+    let indexes: Vec<Option<usize>> =
+        server.requests().into_iter().map(|entry| entry.step.map(|step| step.index)).collect();
     assert_eq!(indexes, [Some(1), Some(0), Some(2)]);
     let out = post(&server, &ask(json!("a"))).await;
     assert_eq!(out.error().1, json!("simulate_out_of_steps"));
     let other = start(Script::new("match").first_match().step(step("a"))).await;
     let refused = post(&other, &ask(json!("x"))).await.error();
-    let message = "no unused step expects this request: step 1 (a) (input: does not contain \"a\")"
-        .to_owned();
-    assert_eq!(
-        refused,
-        (400, json!("simulate_unexpected_request"), message)
-    );
+    let message = "no unused step expects this request: step 1 (a) (input: does not contain \"a\")".to_owned();
+    assert_eq!(refused, (400, json!("simulate_unexpected_request"), message));
 }
 
 #[tokio::test]
@@ -229,10 +144,7 @@ async fn a_script_that_is_used_up_says_so() {
     let got = post(&server, &ask(json!("hi"))).await;
     let message = "the script \"short\" has no step left: all 1 have answered".to_owned();
     assert_eq!(got.error(), (500, json!("simulate_out_of_steps"), message));
-    let kind = ViolationKind::OutOfSteps {
-        script: "short".to_owned(),
-        steps: 1,
-    };
+    let kind = ViolationKind::OutOfSteps { script: "short".to_owned(), steps: 1 };
     assert_eq!(kinds(server.violations()), [(Some(2), kind)]);
     assert_eq!(server.requests()[1].end, End::Whole { status: 500 });
 }
@@ -240,26 +152,13 @@ async fn a_script_that_is_used_up_says_so() {
 #[tokio::test]
 async fn a_required_key_lets_only_its_bearer_in() {
     let server = start(Script::new("key").api_key("sk-test").step(Answer::new())).await;
-    for headers in [
-        "",
-        "authorization: Bearer sk-other\r\n",
-        "authorization: sk-test\r\n",
-    ] {
-        for (method, path) in [
-            ("POST", "/v1/responses"),
-            ("GET", "/_simulate/requests"),
-            ("GET", "/v1/responses/resp_1"),
-        ] {
+    for headers in ["", "authorization: Bearer sk-other\r\n", "authorization: sk-test\r\n"] {
+        for (method, path) in
+            [("POST", "/v1/responses"), ("GET", "/_simulate/requests"), ("GET", "/v1/responses/resp_1")]
+        {
             let open = Open::send(server.address(), method, path, headers, "{}").await;
             let refused = open.finish().await.expect("an answer").error();
-            assert_eq!(
-                refused,
-                (
-                    401,
-                    json!("invalid_api_key"),
-                    "Incorrect API key provided.".to_owned()
-                )
-            );
+            assert_eq!(refused, (401, json!("invalid_api_key"), "Incorrect API key provided.".to_owned()));
         }
     }
     assert_eq!(post(&server, &ask(json!("hi"))).await.status, 200);
@@ -272,20 +171,12 @@ async fn a_body_that_is_no_json_object_is_refused_and_a_strange_path_is_not_foun
     for body in ["", "{", "[1]", "\"text\""] {
         let open = Open::send(server.address(), "POST", "/v1/responses", "", body).await;
         let got = open.finish().await.expect("an answer");
-        assert_eq!(
-            (got.status, got.error().1),
-            (400, json!("invalid_json")),
-            "{body:?}"
-        );
+        assert_eq!((got.status, got.error().1), (400, json!("invalid_json")), "{body:?}");
     }
     assert_eq!(server.violations().len(), 4);
     for path in ["/v1/chat/completions", "/responses", "/v1/responses/a/b"] {
         let got = get(&server, path).await;
-        assert_eq!(
-            (got.status, got.error().1),
-            (404, json!("simulate_unknown_path")),
-            "{path}"
-        );
+        assert_eq!((got.status, got.error().1), (404, json!("simulate_unknown_path")), "{path}");
     }
     assert_eq!(server.violations().len(), 4);
 }
@@ -304,8 +195,6 @@ async fn a_body_is_read_up_to_its_bound_and_not_one_byte_further() {
         seen.push(open.finish().await.expect("an answer").status);
     }
     assert_eq!(seen, [200, 400]);
-    let kind = ViolationKind::BadBody {
-        why: "length limit exceeded".to_owned(),
-    };
+    let kind = ViolationKind::BadBody { why: "length limit exceeded".to_owned() };
     assert_eq!(kinds(server.violations()), [(Some(2), kind)]);
 }

@@ -104,10 +104,7 @@ usage = "none"
 retrieve = "not_found"
 ending = "hang"
 "##;
-    let pace = |chunk, millis| Pace {
-        chunk,
-        delay: Duration::from_millis(millis),
-    };
+    let pace = |chunk, millis| Pace { chunk, delay: Duration::from_millis(millis) };
     let expect = Expect::new()
         .latest()
         .outputs(["a"])
@@ -126,18 +123,8 @@ ending = "hang"
     };
     let one = Answer {
         items: vec![
-            Item::Text(text_item(
-                "hi",
-                pace(Chunk::Chars(3), 1500),
-                Some("commentary"),
-                Extent::Partial,
-            )),
-            Item::Refusal(text_item(
-                "no",
-                pace(Chunk::Whole, 0),
-                None,
-                Extent::Completed,
-            )),
+            Item::Text(text_item("hi", pace(Chunk::Chars(3), 1500), Some("commentary"), Extent::Partial)),
+            Item::Refusal(text_item("no", pace(Chunk::Whole, 0), None, Extent::Completed)),
             Item::Reasoning(ReasoningItem {
                 summary: "hm".to_owned(),
                 pace: pace(Chunk::Words, 0),
@@ -145,9 +132,7 @@ ending = "hang"
             }),
             Item::FunctionCall(CallItem::new("c1", "f", "{\"a\": ").asynchronous()),
             Item::CustomCall(
-                CallItem::new("c2", "g", "two\nlines")
-                    .extent(Extent::Incomplete)
-                    .pace(Chunk::Words, Duration::ZERO),
+                CallItem::new("c2", "g", "two\nlines").extent(Extent::Incomplete).pace(Chunk::Words, Duration::ZERO),
             ),
             Item::Other(json!({ "type": "o" })),
             Item::Raw(json!({ "type": "r" })),
@@ -155,22 +140,9 @@ ending = "hang"
             Item::Wait(Duration::from_millis(20)),
             Item::WaitFor("g".to_owned()),
         ],
-        usage: Some(Usage {
-            input: 1,
-            cached: 2,
-            cache_write: 3,
-            output: 4,
-            reasoning: 5,
-        }),
-        finish: Finish::Failed {
-            code: "c".to_owned(),
-            message: "m".to_owned(),
-        },
-        ending: Ending::Cut(Cut {
-            after_events: 3,
-            extra_bytes: 4,
-            how: CutHow::Clean,
-        }),
+        usage: Some(Usage { input: 1, cached: 2, cache_write: 3, output: 4, reasoning: 5 }),
+        finish: Finish::Failed { code: "c".to_owned(), message: "m".to_owned() },
+        ending: Ending::Cut(Cut { after_events: 3, extra_bytes: 4, how: CutHow::Clean }),
         framing: Framing {
             line_ending: LineEnding::CrLf,
             bom: true,
@@ -203,10 +175,7 @@ ending = "hang"
             param: Some("p".to_owned()),
         },
     };
-    let last = Answer::new()
-        .no_usage()
-        .retrieve([Retrieved::NotFound])
-        .hang();
+    let last = Answer::new().no_usage().retrieve([Retrieved::NotFound]).hang();
     let expected = Script::new("all")
         .first_match()
         .id_prefix("r-")
@@ -232,32 +201,20 @@ fn what_a_script_does_not_say_has_its_default() {
             param: None,
         },
     };
-    let expected = Script::new("a.toml")
-        .step(Answer::new().text("hi"))
-        .step(bare)
-        .step(Answer::new());
+    let expected = Script::new("a.toml").step(Answer::new().text("hi")).step(bare).step(Answer::new());
     assert_eq!(Script::parse("a.toml", text).expect("a script"), expected);
     let finishes = [
         ("{ status = \"completed\" }", Finish::Completed),
         ("{ status = \"cancelled\" }", Finish::Cancelled),
         ("{ status = \"none\" }", Finish::Nothing),
-        (
-            "{ status = \"incomplete\", reason = \"r\" }",
-            Finish::Incomplete {
-                reason: "r".to_owned(),
-            },
-        ),
+        ("{ status = \"incomplete\", reason = \"r\" }", Finish::Incomplete { reason: "r".to_owned() }),
         (
             "{ status = \"error\", code = \"c\", message = \"m\" }",
-            Finish::Error {
-                code: "c".to_owned(),
-                message: "m".to_owned(),
-            },
+            Finish::Error { code: "c".to_owned(), message: "m".to_owned() },
         ),
     ];
     for (written, finish) in finishes {
-        let script =
-            Script::parse("a.toml", &format!("[[step]]\nfinish = {written}\n")).expect("a script");
+        let script = Script::parse("a.toml", &format!("[[step]]\nfinish = {written}\n")).expect("a script");
         assert_eq!(script.steps, [Answer::new().finish(finish).into()]);
     }
 }
@@ -269,28 +226,16 @@ fn each_mistake_is_told_with_place_key_and_hint() {
         assert_eq!(error.to_string(), expected);
     };
     let item = |rest: &str| format!("[[step]]\n[[step.item]]\n{rest}\n");
-    check(
-        "",
-        "s.toml:1:1: step is missing\nhint: begin the first answer with [[step]]",
-    );
-    check(
-        "nam = \"x\"\nstep = []\n",
-        "s.toml:1:1: unknown key nam\nhint: did you mean name?",
-    );
+    check("", "s.toml:1:1: step is missing\nhint: begin the first answer with [[step]]");
+    check("nam = \"x\"\nstep = []\n", "s.toml:1:1: unknown key nam\nhint: did you mean name?");
     check(
         "[[step]]\nzzz = 1\n",
         "s.toml:2:1: unknown key step[0].zzz\nhint: the keys here are name, expect, unchecked, http, drop, item, usage, \
          finish, ending, framing, omit, retrieve, if_broken, model",
     );
-    check(
-        "step = 3\n",
-        "s.toml:1:8: step must be a list, found integer",
-    );
+    check("step = 3\n", "s.toml:1:8: step must be a list, found integer");
     check("[step]\n", "s.toml:1:1: step must be a list, found table");
-    check(
-        "step = [1]\n",
-        "s.toml:1:9: step[0] must be a table, found integer",
-    );
+    check("step = [1]\n", "s.toml:1:9: step[0] must be a table, found integer");
     check(
         "order = \"in-oder\"\nstep = []\n",
         "s.toml:1:9: order has no such value: \"in-oder\"\nhint: did you mean \"in-order\"?",
@@ -359,49 +304,29 @@ fn each_mistake_is_told_with_place_key_and_hint() {
 #[test]
 fn text_that_is_no_toml_or_too_large_is_refused() {
     let error = Script::parse("s.toml", "name = \"a\"\nstep = [\n").expect_err("no TOML");
-    assert!(
-        matches!(&error, ScriptError::Syntax { place, .. } if place.line >= 2),
-        "{error}"
-    );
-    let large = "#".repeat(
-        usize::try_from(wharf_simulate::limits::SCRIPT_BYTES_MAX).unwrap_or(usize::MAX) + 1,
-    );
+    assert!(matches!(&error, ScriptError::Syntax { place, .. } if place.line >= 2), "{error}");
+    let large = "#".repeat(usize::try_from(wharf_simulate::limits::SCRIPT_BYTES_MAX).unwrap_or(usize::MAX) + 1);
     let error = Script::parse("s.toml", &large).expect_err("too large");
+    assert_eq!(error.to_string(), "s.toml: the script is larger than 4194304 bytes");
+    assert!(matches!(Script::parse("s.toml", &large[1..]), Err(ScriptError::Missing { .. })));
+    let error = Script::load("no-such-script.toml").expect_err("no file");
     assert_eq!(
         error.to_string(),
-        "s.toml: the script is larger than 4194304 bytes"
+        "cannot read script no-such-script.toml\nhint: give the path of a script; examples/scripts/two-calls.toml is one"
     );
-    assert!(matches!(
-        Script::parse("s.toml", &large[1..]),
-        Err(ScriptError::Missing { .. })
-    ));
-    let error = Script::load("no-such-script.toml").expect_err("no file");
-    assert_eq!(error.to_string(), "cannot read script no-such-script.toml");
 }
 
 #[tokio::test]
 async fn the_shipped_example_delivers_the_fast_result_first() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../examples/scripts/two-calls.toml"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/scripts/two-calls.toml");
     let script = Script::load(path).expect("the example is a script");
     assert_eq!(script.name, "two-calls");
     let server = start(script).await;
     let mut first = ask(json!("Where is the word harness used?"));
-    first["tools"] =
-        json!([{ "type": "function", "name": "search" }, { "type": "function", "name": "lookup" }]);
+    first["tools"] = json!([{ "type": "function", "name": "search" }, { "type": "function", "name": "lookup" }]);
     let mut statuses = vec![post(&server, &first).await.status];
-    statuses.push(
-        post(&server, &go_on("resp_1", json!([output("call_fast")])))
-            .await
-            .status,
-    );
-    statuses.push(
-        post(&server, &go_on("resp_2", json!([output("call_slow")])))
-            .await
-            .status,
-    );
+    statuses.push(post(&server, &go_on("resp_1", json!([output("call_fast")]))).await.status);
+    statuses.push(post(&server, &go_on("resp_2", json!([output("call_slow")]))).await.status);
     assert_eq!(statuses, [200, 200, 200]);
     assert_eq!(server.violations(), vec![]);
 }
@@ -410,11 +335,8 @@ async fn the_shipped_example_delivers_the_fast_result_first() {
 fn every_script_in_the_manual_can_be_read() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/simulate.md");
     let manual = std::fs::read_to_string(path).expect("the manual");
-    let scripts: Vec<&str> = manual
-        .split("```toml\n")
-        .skip(1)
-        .filter_map(|rest| rest.split_once("```").map(|(script, _)| script))
-        .collect();
+    let scripts: Vec<&str> =
+        manual.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```").map(|(script, _)| script)).collect();
     assert_eq!(scripts.len(), 3);
     for script in scripts {
         Script::parse("docs/simulate.md", script).expect("a script");

@@ -38,7 +38,10 @@ pub(super) fn write(conn: &Connection, journal: i64, blobs: &[(BlobDigest, Vec<u
 
 /// See [`crate::Store::blob`].
 pub(super) fn read(
-    conn: &Connection, place: &Place, key: &JournalKey, digest: &BlobDigest,
+    conn: &Connection,
+    place: &Place,
+    key: &JournalKey,
+    digest: &BlobDigest,
 ) -> Result<Option<Vec<u8>>, Failure> {
     let Some(row) = JournalRow::find(conn, key)? else { return Ok(None) };
     let mut find = conn.prepare_cached("SELECT size FROM blob WHERE journal = ?1 AND digest = ?2")?;

@@ -22,7 +22,11 @@ pub(super) enum Appended {
 /// See [`crate::Store::append`]. With `doubt` an earlier attempt may have been committed: then the records are looked for
 /// before they are written (L63).
 pub(super) fn append(
-    conn: &Connection, lease: &Lease, append: &Append, now: Duration, doubt: bool,
+    conn: &Connection,
+    lease: &Lease,
+    append: &Append,
+    now: Duration,
+    doubt: bool,
 ) -> Result<Appended, Failure> {
     if doubt && let Some(head) = is_there(conn, lease, append)? {
         return Ok(Appended::Whole(head));
@@ -108,7 +112,11 @@ pub(super) fn load(conn: &Connection, place: &Place, key: &JournalKey, after: Se
 
 /// See [`crate::Store::history`].
 pub(super) fn history(
-    conn: &Connection, place: &Place, key: &JournalKey, after: Seq, limit: usize,
+    conn: &Connection,
+    place: &Place,
+    key: &JournalKey,
+    after: Seq,
+    limit: usize,
 ) -> Result<Vec<StoredRecord>, Failure> {
     match JournalRow::find(conn, key)? {
         Some(row) => records(conn, place, key, &row, after, limit),
@@ -117,7 +125,12 @@ pub(super) fn history(
 }
 
 fn records(
-    conn: &Connection, place: &Place, key: &JournalKey, row: &JournalRow, after: Seq, limit: usize,
+    conn: &Connection,
+    place: &Place,
+    key: &JournalKey,
+    row: &JournalRow,
+    after: Seq,
+    limit: usize,
 ) -> Result<Vec<StoredRecord>, Failure> {
     let mut select = conn.prepare_cached(
         "SELECT seq, id, fence, kind, version, at_ms, body, sum FROM record
@@ -162,7 +175,10 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<(StoredRecord, i64)> {
 }
 
 fn snapshot(
-    conn: &Connection, place: &Place, key: &JournalKey, row: &JournalRow,
+    conn: &Connection,
+    place: &Place,
+    key: &JournalKey,
+    row: &JournalRow,
 ) -> Result<Option<(Seq, String)>, Failure> {
     let mut select = conn.prepare_cached("SELECT seq, body, sum FROM snapshot WHERE journal = ?1")?;
     let found = select
@@ -180,7 +196,10 @@ fn snapshot(
 
 /// See [`crate::Store::sessions`].
 pub(super) fn sessions(
-    conn: &Connection, org: &OrgId, limit: usize, now: Duration,
+    conn: &Connection,
+    org: &OrgId,
+    limit: usize,
+    now: Duration,
 ) -> Result<Vec<SessionSummary>, Failure> {
     let mut select = conn.prepare_cached(&format!(
         "SELECT {COLUMNS}, session FROM journal WHERE org = ?1 AND fence > 0 ORDER BY updated_ms DESC, session LIMIT ?2"

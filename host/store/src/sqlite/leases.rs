@@ -81,7 +81,12 @@ impl JournalRow {
 
 /// See [`crate::Store::acquire`]. A refusal still may have something to commit, so it is part of the answer.
 pub(super) fn take(
-    conn: &Connection, key: &JournalKey, owner: &Owner, ttl: Duration, how: Acquire, now: Duration,
+    conn: &Connection,
+    key: &JournalKey,
+    owner: &Owner,
+    ttl: Duration,
+    how: Acquire,
+    now: Duration,
 ) -> Result<Result<Lease, StoreError>, Failure> {
     let row = JournalRow::find_or_make(conn, key)?;
     let fence = match (row.owner(now), how) {
@@ -144,7 +149,12 @@ pub(super) fn release(conn: &Connection, lease: &Lease, now: Duration) -> Result
 
 /// Moves the head and renews the lease in one row, as the last step of an append.
 pub(super) fn advance(
-    conn: &Connection, row: &JournalRow, lease: &Lease, head: Seq, updated_ms: u64, now: Duration,
+    conn: &Connection,
+    row: &JournalRow,
+    lease: &Lease,
+    head: Seq,
+    updated_ms: u64,
+    now: Duration,
 ) -> Result<(), Failure> {
     conn.prepare_cached("UPDATE journal SET head = ?2, updated_ms = ?3, until_ms = ?4, ttl_ms = ?5 WHERE id = ?1")?
         .execute(params![

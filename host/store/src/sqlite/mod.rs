@@ -159,7 +159,10 @@ impl SqliteStore {
     }
 
     fn write<T: Send + 'static>(
-        &self, write: Write, bytes: usize, retry_until: Option<Instant>,
+        &self,
+        write: Write,
+        bytes: usize,
+        retry_until: Option<Instant>,
         run: impl FnMut(&Attempt<'_>) -> Result<Ran<T>, Failure> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let what = match write {
@@ -186,7 +189,10 @@ impl SqliteStore {
 
     /// A write of a lease's owner: tried until a third of the lease is left (L63), and a new beginning of it if it succeeds.
     fn write_as_owner<'a, T: Send + 'static>(
-        &'a self, write: Write, bytes: usize, lease: &'a Lease,
+        &'a self,
+        write: Write,
+        bytes: usize,
+        lease: &'a Lease,
         run: impl FnMut(&Attempt<'_>) -> Result<Ran<T>, Failure> + Send + 'static,
     ) -> StoreFuture<'a, T> {
         let now = Instant::now();
@@ -219,7 +225,11 @@ impl Drop for SqliteStore {
 
 impl Store for SqliteStore {
     fn acquire<'a>(
-        &'a self, key: &'a JournalKey, owner: &'a Owner, ttl: Duration, how: Acquire,
+        &'a self,
+        key: &'a JournalKey,
+        owner: &'a Owner,
+        ttl: Duration,
+        how: Acquire,
     ) -> StoreFuture<'a, Lease> {
         let begun = Instant::now();
         let (theirs, owner) = (key.clone(), owner.clone());

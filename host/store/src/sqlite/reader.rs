@@ -52,7 +52,9 @@ impl Readers {
 
     /// Runs `look` in a read transaction: all that it reads is of one moment.
     pub(super) fn read<T: Send + 'static>(
-        &self, what: &'static str, look: impl FnOnce(&Connection, &Place) -> Result<T, Failure> + Send + 'static,
+        &self,
+        what: &'static str,
+        look: impl FnOnce(&Connection, &Place) -> Result<T, Failure> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let (reply, answer) = oneshot::channel();
         let read: Read = Box::new(move |reader| {
@@ -88,7 +90,9 @@ fn stopped(what: &str) -> StoreError {
 
 impl Reader {
     fn read<T>(
-        &mut self, what: &str, look: impl FnOnce(&Connection, &Place) -> Result<T, Failure>,
+        &mut self,
+        what: &str,
+        look: impl FnOnce(&Connection, &Place) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
         self.place.check_same_file()?;
         let conn = match self.conn.take() {
