@@ -26,6 +26,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Shows a turn with real components, offline, with a scripted model
+    #[command(after_help = "Examples:\n  wharf demo\n  wharf demo --crash   kills the process in mid-turn and goes on")]
     Demo(DemoArgs),
     /// Writes a commented harness file to begin with
     Init(InitArgs),
@@ -309,5 +310,27 @@ mod tests {
             panic!("it is another command")
         };
         assert_eq!((args.resend, args.accept_wider), (true, true));
+    }
+
+    /// The commands that do something, with the words that call them.
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, String)>) {
+        let mut below = command.get_subcommands().filter(|one| !one.is_hide_set()).peekable();
+        if below.peek().is_none() {
+            found.push((path.to_owned(), command.get_after_help().map(ToString::to_string).unwrap_or_default()));
+        }
+        for one in below {
+            leaves(one, &format!("{path} {}", one.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn the_help_of_each_command_has_an_example_of_it() {
+        let mut found = Vec::new();
+        leaves(&Cli::command(), "wharf", &mut found);
+        assert!(found.len() > 10, "{found:?}");
+        for (path, help) in found {
+            assert!(help.contains("Example"), "`{path} --help` has no example");
+            assert!(help.contains(&path), "the example of `{path} --help` is about something else: {help}");
+        }
     }
 }

@@ -143,10 +143,7 @@ impl Next<'_> {
 
     /// A hint of the library with the session's name in it.
     fn hint(&self, hint: &str) -> String {
-        if !hint.contains("SESSION") {
-            return hint.to_owned();
-        }
-        format!("{}{}", hint.replace("SESSION", &shell(self.session)), self.flag)
+        hint.replace("SESSION", &format!("{}{}", shell(self.session), self.flag))
     }
 }
 

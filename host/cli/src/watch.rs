@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde_json::Value;
 use wharf::core::model::Completion;
 use wharf::core::record::Settlement;
-use wharf::core::{CallId, Record};
+use wharf::core::{CallId, Error, Record};
 use wharf::{Observer, ToolNote};
 
 use crate::limits;
@@ -178,6 +178,11 @@ impl Observer for Watch {
 
     fn refusal(&mut self, text: &str) {
         self.screen.text(text);
+    }
+
+    fn broken(&mut self, error: &Error) {
+        self.screen.end_text();
+        self.line(NOTE, "broke", &format!("{}; finding out what became of it", plain(&error.message)));
     }
 
     fn completed(&mut self, _completion: &Completion) {

@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 pub(super) async fn run() -> anyhow::Result<()> {
     let folder = super::folder()?;
     let witness = Witness::fresh(&folder.join("witness"))?;
-    let server = Server::start(Script::load(&folder.join("crash-script.toml"))?, Options::default()).await?;
+    let server = Server::start(Script::load(folder.join("crash-script.toml"))?, Options::default()).await?;
     let session = format!("crash-{}", std::process::id());
     let mut screen = Screen::new();
     screen.line(Who::Host, "provider", &format!("a scripted model on {}", server.base_url()));

@@ -23,7 +23,7 @@ const GATES: [&str; 3] = ["stats-started", "search-settled", "stats-settled"];
 
 pub(super) async fn run() -> anyhow::Result<()> {
     let folder = super::folder()?;
-    let script = Script::load(&folder.join("script.toml"))?;
+    let script = Script::load(folder.join("script.toml"))?;
     let server = Arc::new(Server::start(script, Options::default()).await?);
     let show = Arc::new(Mutex::new(Show::new(server.clone())));
     let file = folder.join("harness.toml");

@@ -108,7 +108,8 @@ pub(crate) async fn reconcile(args: ReconcileArgs) -> anyhow::Result<Exit> {
         (None, true) => Reconcile::Resend,
         (None, false) => Reconcile::Abandon,
     };
-    turn::run(&file, args.turn, Some(&args.session), Beginning::Reconcile { answer, accept_wider: args.accept_wider }).await
+    turn::run(&file, args.turn, Some(&args.session), Beginning::Reconcile { answer, accept_wider: args.accept_wider })
+        .await
 }
 
 /// A harness file beside which there are sessions: a command that goes on with one must not make a store.

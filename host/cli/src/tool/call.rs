@@ -9,7 +9,7 @@ use wharf::core::Error;
 use wharf::core::grants::{FileAccess, FileGrant, Grants, Limits};
 use wharf::core::names::did_you_mean;
 use wharf::core::schema::Schema;
-use wharf::core::tool::{Content, Definition, InputFormat};
+use wharf::core::tool::{Content, Definition, FailureKind, InputFormat};
 use wharf::sandbox::{CallReport, Captured, Invocation, Observer, Progress};
 
 use super::{check_config, config, load, name, read};
@@ -97,6 +97,9 @@ fn tell(tool: &str, report: CallReport, as_json: bool) -> anyhow::Result<Exit> {
                 failure.kind.as_str(),
                 plain_lines(&failure.message)
             ));
+            if failure.kind == FailureKind::Denied {
+                screen::hint("nothing is granted that is not named: --dir ./docs:/docs, --env NAME=VALUE");
+            }
             Ok(Exit::Failed)
         }
     }

@@ -51,12 +51,9 @@ fn config(text: &str) -> Result<Value, Error> {
 /// As [`Sandbox::load`].
 async fn load(name: String, bytes: Vec<u8>, grants: Grants, limits: Limits) -> Result<Capability, Error> {
     let data = PathBuf::from(".wharf");
-    let sandbox = Sandbox::new(SandboxOptions {
-        cache: cache::folder(),
-        threads: None,
-        on_compile: Some(progress::compiling()),
-    })
-    .map_err(|error| Error::config(format!("the sandbox cannot be started: {error}")))?;
+    let sandbox =
+        Sandbox::new(SandboxOptions { cache: cache::folder(), threads: None, on_compile: Some(progress::compiling()) })
+            .map_err(|error| Error::config(format!("the sandbox cannot be started: {error}")))?;
     let roots = Roots { base: PathBuf::from("."), masked: vec![data], ..Roots::default() };
     Ok(sandbox.load(LoadRequest { name, bytes: bytes.into(), grants, limits, roots }).await?)
 }

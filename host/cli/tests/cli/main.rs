@@ -1,0 +1,13 @@
+//! The commands as a person or a script uses them: processes, streams, exit codes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod components;
+mod examples;
+mod init_and_check;
+mod kit;
+mod provider;
+mod sessions;
+mod signals;
+mod store;
+mod tools;
+mod wrong_input;
