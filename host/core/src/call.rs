@@ -200,7 +200,7 @@ impl Call {
             }
         };
         let is_async = match members.get("async") {
-            None => false,
+            None | Some(Value::Null) => false,
             Some(Value::Bool(flag)) => *flag,
             Some(other) => {
                 return Err(Error::provider(format!("member async of a call is {}, not a boolean", kind_of(other))));
@@ -266,6 +266,13 @@ mod tests {
         let read = decode(
             r#"{"id":"fc_1","status":"completed","namespace":{"x":[1]},"type":"function_call","call_id":"c1","name":"t","arguments":"{}","input":7}"#,
         );
+        assert_eq!(read, Ok(Call::function("c1", "t", "{}")));
+    }
+
+    #[test]
+    fn async_without_a_value_is_false() {
+        // covers A3
+        let read = decode(r#"{"type":"function_call","call_id":"c1","name":"t","arguments":"{}","async":null}"#);
         assert_eq!(read, Ok(Call::function("c1", "t", "{}")));
     }
 

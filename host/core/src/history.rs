@@ -70,7 +70,12 @@ impl History {
                 self.open_delivery.clear();
                 self.after.clear();
             }
-            Record::ResponseBegun(begun) => self.maker.clone_from(&begun.maker),
+            Record::ResponseBegun(begun) => {
+                self.maker.clone_from(&begun.maker);
+                // A request with a delivery has its notice behind the outputs already.
+                self.after
+                    .extend(begun.notice.iter().map(|text| Item::Message { role: Role::User, text: text.clone() }));
+            }
             Record::HarnessBound(_)
             | Record::TurnEnded { .. }
             | Record::CallStarted { .. }
@@ -107,6 +112,10 @@ impl History {
 fn item_of(raw: &Value, maker: &str) -> Option<Item> {
     match raw.get("type").and_then(Value::as_str)? {
         "function_call" | "custom_tool_call" => Call::from_json(raw).ok().map(Item::Call), // damaged ones were refused before
+        // Its phase has to go back to its maker; what others read of it is the text.
+        "message" if raw.get("phase").is_some_and(|phase| !phase.is_null()) => {
+            Some(Item::Opaque { maker: maker.to_owned(), raw: raw.clone() })
+        }
         "message" => {
             let text = message_text(raw);
             (!text.is_empty()).then_some(Item::Message { role: Role::Assistant, text })

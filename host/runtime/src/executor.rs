@@ -13,7 +13,7 @@ use wharf_core::policy::CallPolicy;
 use wharf_core::rules::ToolTable;
 use wharf_core::step::Launch;
 use wharf_core::tool::{Failure, FailureKind, envelope};
-use wharf_core::{Call, CallId, Error};
+use wharf_core::{Call, CallId, Error, SessionId};
 
 use crate::coordinator::Executor;
 use crate::limits;
@@ -73,6 +73,8 @@ pub(crate) struct HarnessExecutor {
     pub(crate) table: Arc<ToolTable>,
     pub(crate) sources: Arc<BTreeMap<String, Source>>,
     pub(crate) seams: Arc<dyn Seams>,
+    /// Ids of calls are a session's own.
+    pub(crate) session: SessionId,
     #[cfg_attr(not(feature = "components"), allow(dead_code, reason = "only components say notes"))]
     pub(crate) listener: Option<ToolListener>,
 }
@@ -88,6 +90,8 @@ impl Executor for HarnessExecutor {
         let seams = self.seams.clone();
         #[cfg(feature = "components")]
         let listener = self.listener.clone();
+        #[cfg(feature = "components")]
+        let own_key = format!("{}/{}", self.session, launch.call.id);
         Box::pin(async move {
             let Some(tool) = table.get(launch.call.name.as_str()) else {
                 return Err(format!("tool {:?} is not there any more", launch.call.name.as_str()));
@@ -102,7 +106,7 @@ impl Executor for HarnessExecutor {
                         input,
                         config: config.clone(),
                         call_id: launch.call.id.clone(),
-                        idempotency_key: launch.idempotency_key.unwrap_or_else(|| launch.call.id.to_string()),
+                        idempotency_key: launch.idempotency_key.unwrap_or(own_key),
                         attempt: launch.attempt,
                         limits: Some(bounds),
                         time_limit: None,
@@ -263,6 +267,7 @@ tools.say.limits = { output = "4B" }
             table: agent.table.clone(),
             sources: agent.sources.clone(),
             seams: sim.shared(),
+            session: "s".into(),
             listener: None,
         }
     }

@@ -67,6 +67,10 @@ impl Requester for DriverRequester {
     fn plan(&mut self, ask: &Ask) -> Result<Plan, Error> {
         let request = self.request(ask);
         self.driver.check(&request)?;
+        if ask.async_open && !self.driver.support(&self.model).async_calls {
+            let error = format!("model {:?} takes no results of async calls, and such calls are open", self.maker());
+            return Err(Error::config(error).hint("go on with a model that runs tools beside its answer, or end the turn: wharf session reconcile SESSION --abandon"));
+        }
         let maker = Some(self.maker());
         Ok(Plan { whole_history: request.previous.is_none(), continues: request.previous, maker })
     }

@@ -200,6 +200,7 @@ impl Session {
                 table: agent.table.clone(),
                 sources: agent.sources.clone(),
                 seams: parts.seams.clone(),
+                session: self.key.session.clone(),
                 listener: options.tools,
             }),
             parts.seams.clone(),

@@ -107,7 +107,7 @@ impl Record {
             Self::ResponseBegun(begun) => json!({
                 "ordinal": begun.ordinal, "message_id": begun.message_id,
                 "continues": begun.continues.as_ref().map(ResponseId::as_str), "whole_history": begun.whole_history,
-                "told": texts(&begun.told), "maker": begun.maker,
+                "told": texts(&begun.told), "notice": begun.notice, "maker": begun.maker,
             }),
             Self::ResponseStarted { id } | Self::ResponseCompleted { id } => json!({ "id": id.as_str() }),
             Self::DeliveryPrepared { previous_response_id, call_ids, after } => json!({
@@ -252,6 +252,7 @@ impl Record {
                 continues: read.optional("continues")?.map(ResponseId::from),
                 whole_history: read.flag("whole_history")?,
                 told: read.call_ids("told")?,
+                notice: read.optional("notice")?,
                 maker: read.optional("maker")?,
             }),
             "response.started" => Self::ResponseStarted { id: read.text("id")?.into() },

@@ -222,6 +222,8 @@ pub struct Begun {
     pub whole_history: bool,
     /// Calls of a lost response that this request tells the model about (L59).
     pub told: Vec<CallId>,
+    /// The text that tells of them, where it does not go with a delivery.
+    pub notice: Option<String>,
     /// `provider/model` that is asked, and so makes what comes (O20); records of before it was kept have none.
     pub maker: Option<String>,
 }

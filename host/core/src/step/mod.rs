@@ -424,6 +424,8 @@ impl Machine {
             continues,
             whole_history,
             told: turn.untold.clone(),
+            // Beside a delivery it is part of that.
+            notice: if turn.checkpoint.delivery().is_some() { None } else { turn.lost_notice() },
             maker,
         };
         self.commit(vec![Record::ResponseBegun(begun)])

@@ -208,7 +208,10 @@ impl Coordinator {
                 && !turn.checkpoint.is_orphan(&p.call.id)
                 && (delivered_now || !matches!(p.state, CallState::Ready { .. } | CallState::Delivered))
         });
-        let input = turn.closing.iter().chain(&turn.input).cloned().collect();
+        // Once an answer of the turn is accepted, what it is about is part of what is stored; said again it would be asked
+        // again.
+        let first = turn.checkpoint.completed_responses() == 0;
+        let input = if first { turn.closing.iter().chain(&turn.input).cloned().collect() } else { Vec::new() };
         let latest = self.session().latest_response_id().cloned();
         let latest_maker = self.session().latest_maker().map(str::to_owned);
         Ok(Ask { delivery, latest, latest_maker, input, notice, async_open })

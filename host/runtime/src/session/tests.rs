@@ -345,3 +345,88 @@ async fn provider_of_the_broken_response_is_asked_what_became_of_it() {
     uncertain(without.resume(on("two/m"), &mut ()).await.unwrap_err());
     assert_eq!(two.sent(), [json!(null); 0]);
 }
+
+fn noting(id: &str, phase: &str, say: &str) -> Value {
+    let content = [json!({ "type": "output_text", "text": say, "annotations": [] })];
+    json!({ "type": "message", "id": id, "role": "assistant", "status": "completed", "phase": phase, "content": content })
+}
+
+#[tokio::test]
+async fn phase_of_a_text_goes_back_to_the_model_that_gave_it_and_others_get_the_text() {
+    let comment = noting("msg_1", "commentary", "I look.");
+    let one = Provider::new("one", [answer("a1", [comment.clone()]), answer("a2", [said("A2")])]);
+    let two = Provider::new("two", [answer("b1", [said("B1")])]);
+    let session = session(&[&one, &two]).await;
+    turn(&session, "one/old", "1").await.unwrap();
+    turn(&session, "one/old", "2").await.unwrap();
+    assert_eq!(one.last(), fresh(vec![user("1"), comment, user("2")]));
+    turn(&session, "two/m", "3").await.unwrap();
+    assert_eq!(two.last(), fresh(vec![user("1"), text("I look."), user("2"), text("A2"), user("3")]));
+}
+
+// covers L66
+#[tokio::test]
+async fn question_is_not_asked_again_after_an_answer_that_was_cut() {
+    for (model, next) in [("one/m", json!(["r1", []])), ("one/old", fresh(vec![user("pay"), text("half")]))] {
+        let mut cut = response("r1", [said("half")]);
+        cut["status"] = json!("incomplete");
+        cut["incomplete_details"] = json!({ "reason": "max_output_tokens" });
+        let one = Provider::new("one", [Reply::Answer(cut), answer("r2", [said("whole")])]);
+        let session = session(&[&one]).await;
+        assert!(matches!(turn(&session, model, "pay").await, Ok(TurnStatus::Paused(_))));
+        session.resume(on(model), &mut ()).await.unwrap();
+        assert_eq!(one.sent(), [fresh(vec![user("pay")]), next], "{model}");
+    }
+}
+
+// covers L59
+#[tokio::test]
+async fn notice_of_a_lost_answer_stays_in_the_history() {
+    let harness = HARNESS.replace("resend_lost = 0", "resend_lost = 1");
+    let lost = Reply::Broken(response(
+        "a1",
+        [json!({
+            "type": "function_call", "status": "completed", "call_id": "c1", "name": "look", "arguments": "{}", "async": true,
+        })],
+    ));
+    // Without retrieval and with the whole history the request is lost, and is sent again.
+    let one = Provider::new(
+        "one",
+        [lost, answer("a2", [call("c2", "note", "{}")]), answer("a3", [said("A3")]), answer("a4", [said("A4")])],
+    );
+    let builder = Wharf::builder().native(Desk).provider("one", one.clone());
+    let session = builder
+        .build()
+        .unwrap()
+        .load(Harness::parse("h.toml", &harness).unwrap(), Default::default())
+        .await
+        .unwrap()
+        .session("s1");
+    assert_eq!(turn(&session, "one/m", "1").await, Ok(TurnStatus::Completed));
+    let told = one.sent()[2].clone();
+    assert!(
+        told[1][1]["content"].as_str().unwrap().starts_with("[host] An earlier answer of yours was lost"),
+        "{told}"
+    );
+    // Where all is sent again it is still there, at its place.
+    turn(&session, "one/old", "2").await.unwrap();
+    let whole = vec![user("1"), told[1][1].clone(), called("c2", "note", "{}"), noted("c2"), text("A3"), user("2")];
+    assert_eq!(one.last(), fresh(whole));
+}
+
+// covers Q9
+#[tokio::test]
+async fn model_that_takes_no_async_results_is_not_asked_while_such_calls_are_open() {
+    let looks = json!({
+        "type": "function_call", "status": "completed", "call_id": "c1", "name": "look", "arguments": "{}", "async": true,
+    });
+    let one = Provider::new("one", [answer("a1", [looks, call("c2", "note", "{}")]), Reply::Refused]);
+    let session = session(&[&one]).await;
+    turn(&session, "one/m", "1").await.unwrap_err();
+    let refused = session.resume(on("one/old"), &mut ()).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Config);
+    assert_eq!(refused.message, "model \"one/old\" takes no results of async calls, and such calls are open");
+    assert_eq!(one.sent().len(), 2, "nothing was sent");
+    one.reply(answer("a2", [said("A2")]));
+    assert_eq!(session.resume(on("one/m"), &mut ()).await.unwrap().status, TurnStatus::Completed);
+}
