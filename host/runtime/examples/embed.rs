@@ -4,6 +4,8 @@
 //! `cargo run --example embed` needs no key and no network: a scripted model in this process plays its part. To ask a real
 //! one: `MODEL_URL=https://api.openai.com/v1 MODEL_KEY=… MODEL=NAME cargo run --example embed`.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it does")]
+
 use std::path::Path;
 use std::sync::Arc;
 
