@@ -113,3 +113,25 @@ fn after_a_kill_the_safe_call_runs_again_and_the_never_call_does_not() {
         .collect();
     assert_eq!(delivered, ["call_note", "call_stats"]);
 }
+
+#[test]
+fn the_harness_file_of_the_readme_is_right() {
+    let readme = std::fs::read_to_string(repository().join("README.md")).expect("there is a README");
+    let start = readme.find("```toml\n").expect("the README shows a harness file") + "```toml\n".len();
+    let shown = &readme[start..start + readme[start..].find("```").expect("the block ends")];
+    let dist = repository().join("guest-tools/dist").canonicalize().expect("the components are there");
+    let room = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(room.path().join("docs")).expect("a folder");
+    std::fs::write(room.path().join("harness.toml"), shown.replace("guest-tools/dist", &dist.display().to_string()))
+        .expect("a file");
+    let harness = room.path().join("harness.toml").display().to_string();
+    let checked = wharf(&["check", "-H", &harness, "--json"]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("JSON");
+    let tool =
+        |name: &str| report["tools"].as_array().expect("tools").iter().find(|tool| tool["name"] == name).cloned();
+    let search = tool("search_files").expect("the tool is offered");
+    assert_eq!((&search["replay"]["value"], &search["async"]["value"]), (&"safe".into(), &true.into()));
+    let write = tool("write_file").expect("the tool is known");
+    assert_eq!(write["refuse"]["value"], "this harness only reads");
+}
