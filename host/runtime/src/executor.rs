@@ -74,6 +74,7 @@ pub(crate) struct HarnessExecutor {
     pub(crate) sources: Arc<BTreeMap<String, Source>>,
     pub(crate) seams: Arc<dyn Seams>,
     /// Ids of calls are a session's own.
+    #[cfg_attr(not(feature = "components"), allow(dead_code, reason = "native tools make keys of their own"))]
     pub(crate) session: SessionId,
     #[cfg_attr(not(feature = "components"), allow(dead_code, reason = "only components say notes"))]
     pub(crate) listener: Option<ToolListener>,
