@@ -491,3 +491,27 @@ async fn two_processes_share_what_their_store_keeps() {
     turn(&agent(store.clone()).await.session("s1"), "start").await;
     assert_eq!(agent(store).await.session("s1").messages().await.unwrap().len(), 2);
 }
+
+// covers Z2, Z12
+#[tokio::test]
+async fn text_of_a_component_is_in_each_request_framed_and_a_config_that_it_refuses_is_an_error() {
+    let script = Script::new("instructions").step(Answer::new().text("I know."));
+    let world = World::new(script).await;
+    world.write("docs/a.txt", "a");
+    let lines = |config: &str| {
+        let grants = "[capabilities.files.grants]\nfs = [{ host = \"docs\", guest = \"/docs\" }]\n";
+        world.harness(&format!("{}config = {config}\n{grants}", component("files", "files")))
+    };
+    let agent = world.agent(world.builder(), lines("{ root = \"/docs\", read_only = true }")).await;
+    turn(&agent.session("s1"), "start").await;
+    let sent = world.bodies()[0]["instructions"].as_str().unwrap().to_owned();
+    let (operators, rest) = sent.split_once("\n\n[capability files]\n> ").unwrap();
+    let (text, end) = rest.split_once("\n[end of capability files]").unwrap();
+    assert_eq!((operators, end), ("Do what is asked.", ""));
+    assert!(text.starts_with("The tools read_file, list_files and search_files work on files below /docs."), "{text}");
+
+    let refused = world.try_agent(world.builder(), lines("{ root = 7 }")).await.err().unwrap();
+    assert_eq!(refused.kind, ErrorKind::Config);
+    let why = "the config of capability \"files\" does not fit: at /root: the value is not of type \"string\"";
+    assert_eq!(refused.message, format!("harness.toml:12:10: {why}"));
+}
