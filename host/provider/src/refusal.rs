@@ -75,7 +75,9 @@ fn hint_of(provider: &str, status: u16, code: &str, wait: Option<&str>) -> Optio
         (_, "insufficient_quota") => {
             "the account has no quota left: waiting does not help, see the provider's billing".into()
         }
-        (401, _) => format!("check api_key of providers.{provider}"),
+        (401, _) => {
+            format!("check api_key of providers.{provider}, for example api_key = {{ env = \"OPENAI_API_KEY\" }}")
+        }
         (403, _) => format!("the key of providers.{provider} may not do this, or the provider's policy refuses it"),
         (404 | 405, _) => format!("check base_url of providers.{provider}, and the model's name"),
         (413, _) => "the request is too large: start a new session, or let tools return less".into(),
@@ -178,7 +180,7 @@ mod tests {
             Fate::Refused,
             "auth",
             r#"provider "p" answered 401 (auth): wrong key [redacted]"#,
-            Some("check api_key of providers.p"),
+            Some("check api_key of providers.p, for example api_key = { env = \"OPENAI_API_KEY\" }"),
         );
         check(422, r#"{"message":"no"}"#, Fate::Refused, "", r#"provider "p" answered 422: no"#, None);
         check(422, r#"{"error":"no"}"#, Fate::Refused, "", r#"provider "p" answered 422: no"#, None);

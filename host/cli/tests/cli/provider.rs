@@ -40,7 +40,7 @@ async fn a_refused_key_ends_with_three_and_the_turn_goes_on_with_the_right_one()
     assert!(!ran.err.contains("wrong-key"), "a key is never shown: {}", ran.err);
     ran.says(&[
         "error: provider \"local\" answered 401 (invalid_api_key): Incorrect API key provided.",
-        "hint: check api_key of providers.local",
+        "hint: check api_key of providers.local, for example api_key = { env = \"OPENAI_API_KEY\" }",
         "hint: the turn is kept; go on with: wharf session resume s1",
     ]);
     let ran = blocking(|| room.run_with_env(("KEY", "right"), &["session", "resume", "s1"])).ends(0);
