@@ -144,9 +144,13 @@ impl Place {
 
     /// The form of the file; 0 if it is empty.
     fn form(&self, conn: &Connection) -> Result<i64, Failure> {
+        // All three of one moment: another process may be making the tables right now.
+        let snapshot = if conn.is_autocommit() { Some(conn.unchecked_transaction()?) } else { None };
         let number = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let (application, form) = (number("application_id")?, number("user_version")?);
+        // The tables first: reading them begins the moment.
         let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let (application, form) = (number("application_id")?, number("user_version")?);
+        drop(snapshot);
         match (application, form, tables) {
             (0, 0, 0) => Ok(0),
             (APPLICATION, 1.., 1..) => Ok(form),
