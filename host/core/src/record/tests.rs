@@ -39,3 +39,40 @@ fn record_or_output_over_its_cap_is_not_made() {
     let refused = r#"a "call.settled" record has an output of 16777217 bytes, over the limit of 16777216"#;
     assert_eq!(settled(BLOB_BYTES_MAX + 1), Err(Error::store(refused)));
 }
+
+// STATE-7: members that came later are optional.
+#[test]
+fn records_of_before_a_member_was_kept_still_load() {
+    let started = |closes| Record::TurnStarted { turn: "turn_1".into(), input: Vec::new(), closes };
+    let begun = Begun { ordinal: 2, continues: Some("resp_1".into()), ..Begun::default() };
+    let cases = [
+        (
+            started(Vec::new()),
+            started(vec![
+                Closed { id: "done".into(), output: None },
+                Closed { id: "never".into(), output: Some("{}".into()) },
+            ]),
+            vec!["closes"],
+        ),
+        (
+            Record::ResponseBegun(begun.clone()),
+            Record::ResponseBegun(Begun {
+                maker: Some("one/m".into()),
+                notice: Some("[host] lost".into()),
+                told: vec!["c1".into()],
+                ..begun
+            }),
+            vec!["maker", "notice"],
+        ),
+    ];
+    for (old, new, members) in cases {
+        let stored = new.encode().unwrap();
+        let load = |body: &str| Record::decode(stored.kind, stored.version, body, |_| None);
+        assert_eq!(load(&stored.body), Ok(new));
+        let mut body: Value = serde_json::from_str(&old.encode().unwrap().body).unwrap();
+        for member in members {
+            assert!(body.as_object_mut().unwrap().remove(member).is_some(), "{member} is written");
+        }
+        assert_eq!(load(&body.to_string()), Ok(old));
+    }
+}
