@@ -110,25 +110,34 @@ impl History {
 
 /// A provider's output item in neutral form; what has none is kept verbatim for its maker (O20).
 fn item_of(raw: &Value, maker: &str) -> Option<Item> {
+    let opaque = || Item::Opaque { maker: maker.to_owned(), raw: raw.clone() };
     match raw.get("type").and_then(Value::as_str)? {
-        "function_call" | "custom_tool_call" => Call::from_json(raw).ok().map(Item::Call), // damaged ones were refused before
+        "function_call" | "custom_tool_call" => Some(call_of(raw).map_or_else(opaque, Item::Call)),
         // Its phase has to go back to its maker; what others read of it is the text.
-        "message" if raw.get("phase").is_some_and(|phase| !phase.is_null()) => {
-            Some(Item::Opaque { maker: maker.to_owned(), raw: raw.clone() })
-        }
-        "message" => {
-            let text = message_text(raw);
-            (!text.is_empty()).then_some(Item::Message { role: Role::Assistant, text })
-        }
-        _ => Some(Item::Opaque { maker: maker.to_owned(), raw: raw.clone() }),
+        "message" if raw.get("phase").is_some_and(|phase| !phase.is_null()) => Some(opaque()),
+        "message" => text_of(raw).map(|text| Item::Message { role: Role::Assistant, text }),
+        _ => Some(opaque()),
     }
 }
 
-fn message_text(raw: &Value) -> String {
+/// The call in a provider's item. Whoever accepted it took an `async` that is no boolean for none; a call that is missing
+/// here could never be answered.
+fn call_of(raw: &Value) -> Option<Call> {
+    Call::from_json(raw).ok().or_else(|| {
+        let mut plain = raw.as_object()?.clone();
+        plain.remove("async").filter(|flag| !flag.is_boolean())?;
+        Call::from_json(&Value::Object(plain)).ok()
+    })
+}
+
+/// The text of a provider's message, refusals included; none if it is another item or says nothing.
+pub(crate) fn text_of(raw: &Value) -> Option<String> {
+    raw.get("type").and_then(Value::as_str).filter(|kind| *kind == "message")?;
     let parts = raw.get("content").and_then(Value::as_array);
     let texts = parts
         .into_iter()
         .flatten()
         .filter_map(|part| part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str));
-    texts.collect()
+    let text: String = texts.collect();
+    (!text.is_empty()).then_some(text)
 }

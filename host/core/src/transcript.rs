@@ -1,7 +1,7 @@
 //! A session's messages for people and embedders (Z9, Q2): a fold of records.
 
 use crate::call::Call;
-use crate::history::History;
+use crate::history::{History, text_of};
 use crate::ids::CallId;
 use crate::model::{Item, Role};
 use crate::record::Record;
@@ -27,7 +27,7 @@ pub enum Message {
     },
 }
 
-/// The messages of these records, in the order in which the model saw them. Opaque provider items are left out.
+/// The messages of these records, in the order in which the model saw them. Of opaque provider items only texts are kept.
 pub fn messages<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Message> {
     let mut history = History::new();
     for record in records {
@@ -40,7 +40,7 @@ pub fn messages<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Messag
             Item::Message { role, text } => Some(Message::Text { role: *role, text: text.clone() }),
             Item::Call(call) => Some(Message::Call(call.clone())),
             Item::Output { call, output } => Some(Message::Result { call_id: call.id.clone(), output: output.clone() }),
-            Item::Opaque { .. } => None,
+            Item::Opaque { raw, .. } => text_of(raw).map(|text| Message::Text { role: Role::Assistant, text }),
         })
         .collect()
 }

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use wharf_core::harness::{Harness, ModelRef};
-use wharf_core::model::{Fate, Request, RequestError, Retrieved};
+use wharf_core::model::{Fate, Request, RequestError, Retrieved, Role};
 use wharf_core::record::Reconcile;
 use wharf_core::tool::{Claims, Content, Definition, InputFormat, envelope};
+use wharf_core::transcript::Message;
 use wharf_core::{Error, ErrorKind, ResponseId};
 use wharf_provider::responses::Decoder;
 use wharf_provider::{Driver, Drivers, EventStream, ProviderConfig, Support};
@@ -351,6 +352,7 @@ fn noting(id: &str, phase: &str, say: &str) -> Value {
     json!({ "type": "message", "id": id, "role": "assistant", "status": "completed", "phase": phase, "content": content })
 }
 
+// covers Z9
 #[tokio::test]
 async fn phase_of_a_text_goes_back_to_the_model_that_gave_it_and_others_get_the_text() {
     let comment = noting("msg_1", "commentary", "I look.");
@@ -362,6 +364,23 @@ async fn phase_of_a_text_goes_back_to_the_model_that_gave_it_and_others_get_the_
     assert_eq!(one.last(), fresh(vec![user("1"), comment, user("2")]));
     turn(&session, "two/m", "3").await.unwrap();
     assert_eq!(two.last(), fresh(vec![user("1"), text("I look."), user("2"), text("A2"), user("3")]));
+    // People read it too.
+    let shown = |role, text: &str| Message::Text { role, text: text.to_owned() };
+    let messages = session.messages().await.unwrap();
+    assert_eq!(messages[..2], [shown(Role::User, "1"), shown(Role::Assistant, "I look.")]);
+}
+
+// covers A3
+#[tokio::test]
+async fn call_whose_async_mark_is_no_boolean_is_answered_as_a_sync_one() {
+    for mark in [Value::Null, json!("no")] {
+        let mut marked = call("c1", "note", "{}");
+        marked["async"] = mark;
+        let one = Provider::new("one", [answer("a1", [marked]), answer("a2", [said("A2")])]);
+        let session = session(&[&one]).await;
+        assert_eq!(turn(&session, "one/old", "1").await, Ok(TurnStatus::Completed));
+        assert_eq!(one.last(), fresh(vec![user("1"), called("c1", "note", "{}"), noted("c1")]));
+    }
 }
 
 // covers L66
