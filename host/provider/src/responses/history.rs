@@ -54,10 +54,10 @@ impl Reader<'_> {
     fn neutral(self, raw: &Value) -> Option<Value> {
         match raw["type"].as_str()? {
             "message" => {
-                let role = match raw["role"].as_str()? {
-                    "user" => Role::User,
-                    "assistant" => Role::Assistant,
-                    _ => Role::System,
+                let role = match raw["role"].as_str() {
+                    Some("user") => Role::User,
+                    Some("assistant") | None => Role::Assistant, // some servers leave it out of their own messages
+                    Some(_) => Role::System,
                 };
                 let parts = raw["content"].as_array()?.iter();
                 let text: String =

@@ -473,12 +473,18 @@ fn opaque_items_go_back_unchanged_and_only_to_their_maker() {
     assert_eq!(body(&request(ASTRA, items.clone()))["input"], json!([reasoning, message, call]));
     // Another model reads the text and the call, and no mark that it does not know.
     assert_eq!(
-        body(&request(OLD, items))["input"],
+        body(&request(OLD, items.clone()))["input"],
         json!([
             {"type": "message", "role": "assistant", "content": "Hello"},
             {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
         ])
     );
+    // A message is the assistant's where its server does not say whose it is.
+    let Item::Opaque { raw, .. } = &items[1] else { panic!("a message") };
+    let mut nobody = raw.clone();
+    nobody.as_object_mut().unwrap().remove("role");
+    let expected = json!([{"type": "message", "role": "assistant", "content": "Hello"}]);
+    assert_eq!(body(&request(OLD, vec![opaque(&nobody)]))["input"], expected);
 }
 
 #[test]
