@@ -10,6 +10,8 @@ use tokio::sync::Semaphore;
 use wharf_core::cut::{cut_contents, cut_failure};
 use wharf_core::grants::Limits;
 use wharf_core::policy::CallPolicy;
+#[cfg(feature = "components")]
+use wharf_core::rules::BoundTool;
 use wharf_core::rules::ToolTable;
 use wharf_core::step::Launch;
 use wharf_core::tool::{Failure, FailureKind, envelope};
@@ -92,7 +94,7 @@ impl Executor for HarnessExecutor {
         #[cfg(feature = "components")]
         let listener = self.listener.clone();
         #[cfg(feature = "components")]
-        let own_key = format!("{}/{}", self.session, launch.call.id);
+        let session = self.session.clone();
         Box::pin(async move {
             let Some(tool) = table.get(launch.call.name.as_str()) else {
                 return Err(format!("tool {:?} is not there any more", launch.call.name.as_str()));
@@ -102,18 +104,8 @@ impl Executor for HarnessExecutor {
             match sources.get(tool.capability()) {
                 #[cfg(feature = "components")]
                 Some(Source::Component { capability, config }) => {
-                    let call = wharf_sandbox::Invocation {
-                        tool: tool.own_name().clone(),
-                        input,
-                        config: config.clone(),
-                        call_id: launch.call.id.clone(),
-                        idempotency_key: launch.idempotency_key.unwrap_or(own_key),
-                        attempt: launch.attempt,
-                        limits: Some(bounds),
-                        time_limit: None,
-                        attachments: Vec::new(),
-                    };
-                    let watch = Arc::new(Watch { call: launch.call.id, listener });
+                    let watch = Arc::new(Watch { call: launch.call.id.clone(), listener });
+                    let call = invocation(&session, tool, config, launch);
                     Ok(capability.invoke(call, watch).await.outcome.into_envelope())
                 }
                 Some(Source::Native { capability, config, permits }) => {
@@ -158,6 +150,26 @@ async fn run_native(
             FailureKind::TimedOut,
             format!("the call was ended after its time limit of {time:?}"),
         ))),
+    }
+}
+
+/// What a component is handed.
+#[cfg(feature = "components")]
+fn invocation(session: &SessionId, tool: &BoundTool, config: &str, launch: Launch) -> wharf_sandbox::Invocation {
+    let input = tool.executor_input(&launch.call).into_owned();
+    // Calls are the same thing in the eyes of others if they have one key (L56), and providers repeat ids over sessions. The
+    // length keeps two pairs apart that read alike.
+    let own_key = || format!("{}:{session}/{}", session.as_str().len(), launch.call.id);
+    wharf_sandbox::Invocation {
+        tool: tool.own_name().clone(),
+        input,
+        config: config.to_owned(),
+        idempotency_key: launch.idempotency_key.unwrap_or_else(own_key),
+        call_id: launch.call.id,
+        attempt: launch.attempt,
+        limits: Some(tool.limits().values()),
+        time_limit: None,
+        attachments: Vec::new(),
     }
 }
 
@@ -280,6 +292,21 @@ tools.say.limits = { output = "4B" }
 
     fn error(kind: &str, message: &str) -> Result<String, String> {
         Ok(format!(r#"{{"result":null,"error":{{"kind":"{kind}","message":"{message}"}},"images":[]}}"#))
+    }
+
+    // covers L56
+    #[cfg(feature = "components")]
+    #[test]
+    fn calls_of_two_sessions_share_no_idempotency_key_though_the_provider_repeats_their_ids() {
+        let executor = executor(&SimSeams::new(), Talker { running: Gate::new(), go_on: Gate::new() });
+        let tool = executor.table.get("say").unwrap();
+        let key = |session: &str, launch| invocation(&session.into(), tool, "{}", launch).idempotency_key;
+        let own = |session: &str, id: &str| key(session, launch(id, "say", "x"));
+        let keys = [own("a", "call_0"), own("b", "call_0"), own("a", "call_1"), own("a/b", "c"), own("a", "b/c")];
+        assert_eq!(keys, ["1:a/call_0", "1:b/call_0", "1:a/call_1", "3:a/b/c", "1:a/b/c"]);
+        assert_eq!(own("a", "call_0"), keys[0], "each run of a call has the same one");
+        let keyed = Launch { idempotency_key: Some("recorded".into()), ..launch("call_0", "say", "x") };
+        assert_eq!(key("a", keyed), "recorded");
     }
 
     // AUTH-8: the limits that policy gives a tool are the ones that its calls have.
