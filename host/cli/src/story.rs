@@ -29,12 +29,22 @@ pub(crate) struct Entry {
 /// # Errors
 /// Store and corruption errors, with the number of the record.
 pub(crate) async fn entries(store: &dyn Store, key: &JournalKey) -> Result<Vec<Entry>, Error> {
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut after = Seq(0);
+    let mut entries = Vec::new();
+    read_on(store, key, &mut entries).await?;
+    Ok(entries)
+}
+
+/// Adds the records that have come since these were read.
+///
+/// # Errors
+/// As [`entries`].
+pub(crate) async fn read_on(store: &dyn Store, key: &JournalKey, entries: &mut Vec<Entry>) -> Result<(), Error> {
     loop {
+        let after = entries.last().map_or(Seq(0), |last| last.seq);
         let page = store.history(key, after, limits::RECORDS_PAGE).await?;
-        let Some(last) = page.last() else { return Ok(entries) };
-        after = last.seq;
+        if page.is_empty() {
+            return Ok(());
+        }
         for stored in page {
             let (seq, record) = (stored.seq, stored.record);
             let blob = match Record::named_blob(&record.kind, &record.body) {

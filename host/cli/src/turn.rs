@@ -17,7 +17,7 @@ use crate::open::{self, HarnessFile};
 use crate::say::{count, duration, plain, shell};
 use crate::screen::{self, Screen};
 use crate::signals::Signals;
-use crate::story::{Story, entries, pause_json, pause_text};
+use crate::story::{Story, entries, pause_json, pause_text, read_on};
 use crate::watch::Watch;
 
 /// How a turn begins.
@@ -67,9 +67,9 @@ pub(crate) async fn run(
         None => agent.new_session(),
     };
     let key = JournalKey::local(session.id().clone());
-    let before = Story::of(&entries(&*store, &key).await?);
+    let mut records = entries(&*store, &key).await?;
     let screen = Arc::new(if args.json { Screen::without_text() } else { Screen::with_text() });
-    let mut watch = Watch::new(screen.clone(), &before);
+    let mut watch = Watch::new(screen.clone(), &Story::of(&records));
     let begun = Instant::now();
     let abandons = matches!(beginning, Beginning::Reconcile { answer: Reconcile::Abandon, .. });
     let turn = Turn { file, args: &args, session: &session, signals: &signals, model };
@@ -77,7 +77,8 @@ pub(crate) async fn run(
     screen.end_text();
     signals.over();
 
-    let after = Story::of(&entries(&*store, &key).await?);
+    read_on(&*store, &key, &mut records).await?;
+    let after = Story::of(&records);
     let next = Next { session: session.id().as_str(), flag: &file.flag, is_open: after.is_open() };
     let exit = match &done {
         Ok(result) => told(result, &next, begun, abandons),
