@@ -90,10 +90,8 @@ impl HarnessFile {
         env: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Result<Wharf, Error> {
         let base = self.base();
-        let mut builder = Wharf::builder()
-            .env(env)
-            .label(format!("wharf, pid {}", std::process::id()))
-            .sandbox(SandboxOptions { cache: cache::folder(), threads: None, on_compile: Some(progress::compiling()) });
+        let mut builder =
+            Wharf::builder().env(env).label(format!("wharf, pid {}", std::process::id())).sandbox(sandbox_options());
         if let Some(store) = store {
             builder = builder.store(store);
         }
@@ -151,7 +149,8 @@ fn open_store(data: &Path) -> anyhow::Result<Arc<dyn Store>> {
 /// A config error that names close ones; store errors.
 pub(crate) async fn existing_session(store: &dyn Store, id: &str) -> Result<JournalKey, Error> {
     let key = session_key(id)?;
-    if store.load(&key, Seq(0)).await?.head != Seq(0) {
+    // The first record tells; a journal may be long.
+    if !store.history(&key, Seq(0), 1).await?.is_empty() {
         return Ok(key);
     }
     let known = store.sessions(&OrgId::local(), limits::SESSIONS_MAX).await?;
@@ -205,6 +204,11 @@ pub(crate) fn warn_of_refused(agent: &Agent) -> bool {
         }
     }
     any
+}
+
+/// How components run in every command but the demo: the user's compile cache, progress on standard error.
+pub(crate) fn sandbox_options() -> SandboxOptions {
+    SandboxOptions { cache: cache::folder(), threads: None, on_compile: Some(progress::compiling()) }
 }
 
 fn flag(path: &Path) -> String {

@@ -1,6 +1,8 @@
 //! A turn as bars over a common time axis, drawn in text: which calls ran while which response streamed, and when their
 //! outputs were delivered. It knows no terminal and no colour.
 
+use crate::say::short;
+
 /// Width of the column with the names, in characters.
 const NAME: usize = 16;
 
@@ -72,7 +74,7 @@ pub(crate) fn draw(rows: &[Row], width: usize) -> String {
         };
         fill(&mut bar, at(row.start), end, mark);
         let bar: String = bar.into_iter().collect();
-        lines.push(format!("{:<NAME$}  {}", cut(&row.name), bar.trim_end()));
+        lines.push(format!("{:<NAME$}  {}", short(&row.name, NAME), bar.trim_end()));
     }
     let left = "0 s";
     let right = format!("{last:.1} s");
@@ -85,14 +87,6 @@ pub(crate) fn draw(rows: &[Row], width: usize) -> String {
 fn fill(bar: &mut [char], from: usize, to: usize, mark: char) {
     for cell in bar.iter_mut().take(to + 1).skip(from) {
         *cell = mark;
-    }
-}
-
-fn cut(name: &str) -> String {
-    if name.chars().count() <= NAME {
-        name.to_owned()
-    } else {
-        name.chars().take(NAME - 1).chain("…".chars()).collect()
     }
 }
 

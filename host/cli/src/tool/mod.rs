@@ -9,9 +9,10 @@ use serde_json::Value;
 use wharf::core::Error;
 use wharf::core::grants::{Grants, Limits};
 use wharf::core::schema::Schema;
-use wharf::sandbox::{Capability, LoadRequest, Roots, Sandbox, SandboxOptions};
+use wharf::sandbox::{Capability, LoadRequest, Roots, Sandbox};
 
-use crate::{cache, files, limits, progress};
+use crate::open::sandbox_options;
+use crate::{files, limits};
 
 pub(crate) use call::call;
 pub(crate) use inspect::inspect;
@@ -51,9 +52,8 @@ fn config(text: &str) -> Result<Value, Error> {
 /// As [`Sandbox::load`].
 async fn load(name: String, bytes: Vec<u8>, grants: Grants, limits: Limits) -> Result<Capability, Error> {
     let data = PathBuf::from(".wharf");
-    let sandbox =
-        Sandbox::new(SandboxOptions { cache: cache::folder(), threads: None, on_compile: Some(progress::compiling()) })
-            .map_err(|error| Error::config(format!("the sandbox cannot be started: {error}")))?;
+    let sandbox = Sandbox::new(sandbox_options())
+        .map_err(|error| Error::config(format!("the sandbox cannot be started: {error}")))?;
     let roots = Roots { base: PathBuf::from("."), masked: vec![data], ..Roots::default() };
     Ok(sandbox.load(LoadRequest { name, bytes: bytes.into(), grants, limits, roots }).await?)
 }
