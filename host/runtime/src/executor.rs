@@ -99,8 +99,6 @@ impl Executor for HarnessExecutor {
             let Some(tool) = table.get(launch.call.name.as_str()) else {
                 return Err(format!("tool {:?} is not there any more", launch.call.name.as_str()));
             };
-            let input = tool.executor_input(&launch.call).into_owned();
-            let bounds = tool.limits().values();
             match sources.get(tool.capability()) {
                 #[cfg(feature = "components")]
                 Some(Source::Component { capability, config }) => {
@@ -109,9 +107,10 @@ impl Executor for HarnessExecutor {
                     Ok(capability.invoke(call, watch).await.outcome.into_envelope())
                 }
                 Some(Source::Native { capability, config, permits }) => {
+                    let bounds = tool.limits().values();
                     let call = NativeCall {
                         tool: tool.own_name().clone(),
-                        input,
+                        input: tool.executor_input(&launch.call).into_owned(),
                         config: config.clone(),
                         call_id: launch.call.id.clone(),
                         idempotency_key: launch.idempotency_key,
@@ -156,13 +155,12 @@ async fn run_native(
 /// What a component is handed.
 #[cfg(feature = "components")]
 fn invocation(session: &SessionId, tool: &BoundTool, config: &str, launch: Launch) -> wharf_sandbox::Invocation {
-    let input = tool.executor_input(&launch.call).into_owned();
     // Calls are the same thing in the eyes of others if they have one key (L56), and providers repeat ids over sessions. The
     // length keeps two pairs apart that read alike.
     let own_key = || format!("{}:{session}/{}", session.as_str().len(), launch.call.id);
     wharf_sandbox::Invocation {
         tool: tool.own_name().clone(),
-        input,
+        input: tool.executor_input(&launch.call).into_owned(),
         config: config.to_owned(),
         idempotency_key: launch.idempotency_key.unwrap_or_else(own_key),
         call_id: launch.call.id,
