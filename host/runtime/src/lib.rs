@@ -7,6 +7,7 @@
 //!
 //! It runs on the caller's tokio runtime, and touches no terminal, no home folder and no environment variable.
 
+mod agent;
 mod builder;
 pub mod coordinator;
 mod executor;
@@ -21,10 +22,11 @@ mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use agent::Agent;
 pub use builder::{Builder, EnvLookup, KeyReader, Wharf};
 pub use coordinator::{Coordinator, Observer};
 pub use executor::{ToolListener, ToolNote};
-pub use load::{Agent, CapabilityReport, CapabilityStatus, ImportLine, Surroundings};
+pub use load::{CapabilityReport, CapabilityStatus, ImportLine, Surroundings};
 pub use session::{Session, TurnOptions, TurnResult, TurnStatus, records};
 pub use wharf_core as core;
 pub use wharf_provider as provider;

@@ -1,5 +1,5 @@
-//! From a checked harness to tools that can be called: components loaded, configs checked, definitions bound to rules, a
-//! driver chosen. What is wrong with one capability harms only that one (design promise 9).
+//! From a checked harness to tools that can be called: components loaded, configs checked, definitions bound to rules.
+//! What is wrong with one capability harms only that one (design promise 9).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,39 +7,22 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, StreamExt as _};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use wharf_core::Error;
 #[cfg(feature = "components")]
 use wharf_core::authority::component_digest;
-use wharf_core::authority::{Authority, conversation_digest};
 use wharf_core::digest::Digest;
 use wharf_core::grants::SecretSource;
-use wharf_core::harness::{
-    AsyncSupport, Capability, CapabilitySource, Harness, KeySource, ModelRef, check_provider, choose_model,
-};
-use wharf_core::policy::ReplayClass;
-use wharf_core::record::HarnessFacts;
+use wharf_core::harness::{Capability, CapabilitySource, Harness, KeySource};
 use wharf_core::rules::{BoundTool, RefusedTool, ToolTable};
 use wharf_core::schema::Schema;
 use wharf_core::tool::Definition;
-use wharf_provider::{Driver, ProviderConfig, Secret};
 
+use crate::agent::Agent;
 use crate::builder::Wharf;
 use crate::executor::Source;
 use crate::limits;
-
-/// A harness with its capabilities loaded. Cheap to clone; sessions are opened on it.
-#[derive(Clone)]
-pub struct Agent {
-    pub(crate) wharf: Wharf,
-    pub(crate) harness: Arc<Harness>,
-    pub(crate) table: Arc<ToolTable>,
-    pub(crate) sources: Arc<BTreeMap<String, Source>>,
-    pub(crate) reports: Arc<Vec<CapabilityReport>>,
-    pub(crate) instructions: Arc<str>,
-    pub(crate) components: Arc<BTreeMap<String, Digest>>,
-}
 
 /// What became of one capability of a harness.
 #[derive(Debug, Clone, PartialEq)]
@@ -234,17 +217,6 @@ impl Wharf {
             Ok(bytes) => bytes,
             Err(error) => return Ok(Err(refused(capability, at(capability, error)))),
         };
-        let inspected = wharf_sandbox::inspect(&capability.name, &bytes, &capability.grants);
-        let imports = inspected.as_ref().map(|i| import_lines(&i.imports)).unwrap_or_default();
-        let failed_with = |error: Error| {
-            let mut report = refused(capability, error);
-            report.imports.clone_from(&imports);
-            Ok(Err(report))
-        };
-        let failed = |error: &wharf_sandbox::LoadError| failed_with(at(capability, load_error(error)));
-        if let Err(error) = &inspected {
-            return failed(error);
-        }
         let limits = harness.capability_limits(capability).map_err(Error::from)?.values();
         let roots = wharf_sandbox::Roots {
             base: surroundings.base.clone(),
@@ -263,10 +235,21 @@ impl Wharf {
             limits,
             roots,
         };
+        let bytes = request.bytes.clone();
         let loaded = match self.sandbox()?.load(request).await {
             Ok(loaded) => loaded,
-            Err(error) => return failed(&error),
+            Err(error) => {
+                // Loading says what it found only where it succeeds.
+                let inspected = wharf_sandbox::inspect(&capability.name, &bytes, &capability.grants);
+                let imports = inspected.map(|found| import_lines(&found.imports)).unwrap_or_default();
+                let report = refused(capability, at(capability, load_error(&error)));
+                return Ok(Err(CapabilityReport { imports, ..report }));
+            }
         };
+        let imports = import_lines(&loaded.inspection().imports);
+        let failed_with =
+            |error: Error| Ok(Err(CapabilityReport { imports: imports.clone(), ..refused(capability, error) }));
+        let failed = |error: &wharf_sandbox::LoadError| failed_with(at(capability, load_error(error)));
         match loaded.config_schema().await {
             Ok(Some(schema)) => match config_schema(capability, &schema) {
                 Ok(schema) => check_config(capability, &schema)?,
@@ -354,7 +337,7 @@ impl Loading {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // the pieces of one capability, each used once
+#[allow(clippy::too_many_arguments, reason = "the pieces of one capability, each used once")]
 fn bind(
     harness: &Harness,
     capability: &Capability,
@@ -474,117 +457,4 @@ fn read_component(path: &Path) -> Result<Vec<u8>, Error> {
         )));
     }
     Ok(bytes)
-}
-
-impl Agent {
-    /// The harness.
-    pub fn harness(&self) -> &Harness {
-        &self.harness
-    }
-
-    /// Its tools under policy.
-    pub fn tools(&self) -> &ToolTable {
-        &self.table
-    }
-
-    /// What became of each capability.
-    pub fn reports(&self) -> &[CapabilityReport] {
-        &self.reports
-    }
-
-    /// The instructions as a model gets them: the operator's, then each capability's, framed, quoted line by line and cut.
-    pub fn instructions(&self) -> &str {
-        &self.instructions
-    }
-
-    /// The model that is used where turn and session name none (Z5).
-    ///
-    /// # Errors
-    /// A config error if nobody names one, or its provider is unknown (Z4).
-    pub fn model(&self, turn: Option<&ModelRef>, session: Option<&ModelRef>) -> Result<ModelRef, Error> {
-        let model = choose_model(turn, session, self.harness.model(), self.wharf.0.default_model.as_ref())?.clone();
-        let known = self.harness.providers().keys().chain(self.wharf.0.providers.keys());
-        check_provider(&model, known.map(String::as_str))?;
-        Ok(model)
-    }
-
-    /// The driver of a model's provider: one that was handed to the builder, or one made from the harness.
-    ///
-    /// # Errors
-    /// A config error for an unknown driver, a key that is not there, an address that is no good.
-    pub fn driver(&self, model: &ModelRef) -> Result<Arc<dyn Driver>, Error> {
-        if let Some(driver) = self.wharf.0.providers.get(&model.provider) {
-            return Ok(driver.clone());
-        }
-        let Some(provider) = self.harness.providers().get(&model.provider) else {
-            check_provider(model, self.harness.providers().keys().map(String::as_str))?;
-            return Err(Error::config(format!("provider {:?} is unknown", model.provider)));
-        };
-        let mut config = ProviderConfig::new(&model.provider, &provider.driver);
-        config.base_url = self.wharf.0.addresses.get(&model.provider).or(provider.base_url.as_ref()).cloned();
-        config.insecure_http = provider.insecure_http;
-        for (name, value) in &provider.headers {
-            config.headers.insert(name.clone(), Secret::new(value.clone())?);
-        }
-        if let Some(source) = &provider.api_key {
-            config.api_key = Some(self.wharf.key(&model.provider, source)?);
-        }
-        let setting = self.harness.model_setting(model);
-        let word = match setting.async_tools {
-            AsyncSupport::Auto => None,
-            AsyncSupport::On => Some("on"),
-            AsyncSupport::Off => Some("off"),
-        };
-        if let Some(word) = word {
-            config.options.insert("models".to_owned(), serde_json::json!({ model.model.clone(): { "async": word } }));
-        }
-        self.wharf.0.drivers.connect(config)
-    }
-
-    /// What is compared when a session goes on (X14).
-    pub fn facts(&self, model: &ModelRef) -> HarnessFacts {
-        let mut authorities = Map::new();
-        for (name, component) in self.components.iter() {
-            let Some(capability) = self.harness.capability(name) else { continue };
-            let tools = self.table.iter().filter(|tool| tool.capability() == name);
-            authorities.insert(name.clone(), Authority::new(component, &capability.grants, tools).to_json());
-        }
-        let components: Map<String, Value> =
-            self.components.iter().map(|(name, digest)| (name.clone(), digest.to_string().into())).collect();
-        let authority_value = Value::Object(authorities);
-        let shown = self.table.iter().map(BoundTool::shown);
-        HarnessFacts {
-            name: self.harness.name().to_owned(),
-            component: Digest::of_json(&Value::Object(components)).to_string(),
-            authority: Digest::of_json(&authority_value).to_string(),
-            conversation: conversation_digest(&model.to_string(), &self.instructions, shown).to_string(),
-            authority_value,
-        }
-    }
-
-    /// Tools whose calls are run again after a crash, for messages.
-    pub fn replayed_tools(&self) -> Vec<String> {
-        self.table
-            .iter()
-            .filter(|tool| tool.replay().value != ReplayClass::Never)
-            .map(|tool| tool.name().to_string())
-            .collect()
-    }
-}
-
-impl Wharf {
-    fn key(&self, provider: &str, source: &KeySource) -> Result<Secret, Error> {
-        let text = match source {
-            KeySource::Env(name) => (self.0.env)(name).ok_or_else(|| {
-                Error::config(format!(
-                    "the key of provider {provider:?} is not there: environment variable {name} is not set"
-                ))
-                .hint(format!("export {name}=…"))
-            })?,
-            KeySource::File(path) => (self.0.read_key)(path).map_err(|why| {
-                Error::config(format!("the key of provider {provider:?} cannot be read from {path:?}: {why}"))
-            })?,
-        };
-        Secret::new(text.trim())
-    }
 }

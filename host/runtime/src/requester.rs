@@ -8,8 +8,8 @@ use wharf_core::model::{Fate, Options, Request, RequestError, Retrieved, ToolOff
 use wharf_core::{Error, ResponseId};
 use wharf_provider::{Driver, EventStream};
 
+use crate::agent::Agent;
 use crate::coordinator::{Ask, Plan, Requester, Retriever};
-use crate::load::Agent;
 
 /// The history of a session, kept current by the coordinator's records.
 pub(crate) type SharedHistory = Arc<Mutex<History>>;
@@ -22,6 +22,8 @@ pub(crate) struct DriverRequester {
     pub(crate) options: Options,
     pub(crate) history: SharedHistory,
     pub(crate) stream: bool,
+    /// The request that was planned, until it is sent: it may carry a whole history.
+    pub(crate) planned: Option<Request>,
 }
 
 impl DriverRequester {
@@ -71,12 +73,18 @@ impl Requester for DriverRequester {
             let error = format!("model {:?} takes no results of async calls, and such calls are open", self.maker());
             return Err(Error::config(error).hint("go on with a model that runs tools beside its answer, or end the turn: wharf session reconcile SESSION --abandon"));
         }
-        let maker = Some(self.maker());
-        Ok(Plan { whole_history: request.previous.is_none(), continues: request.previous, maker })
+        let plan = Plan {
+            whole_history: request.previous.is_none(),
+            continues: request.previous.clone(),
+            maker: Some(self.maker()),
+        };
+        self.planned = Some(request);
+        Ok(plan)
     }
 
     fn send(&mut self, ask: Ask) -> BoxFuture<'static, Result<EventStream, RequestError>> {
-        self.driver.open(self.request(&ask))
+        let request = self.planned.take().unwrap_or_else(|| self.request(&ask));
+        self.driver.open(request)
     }
 }
 

@@ -13,14 +13,13 @@ use wharf_core::session::Session as Fold;
 use wharf_core::step::Settings;
 use wharf_core::transcript::{self, Message};
 use wharf_core::{Error, ErrorKind, Record, Seq, SessionId};
-use wharf_provider::Driver;
 use wharf_store::{Acquire, JournalKey, Store};
 
+use crate::agent::Agent;
 use crate::coordinator::{Coordinator, Handle, Observer, Options, RecordListener, Rest};
 use crate::executor::{HarnessExecutor, ToolListener};
 use crate::journal;
 use crate::limits;
-use crate::load::Agent;
 use crate::requester::{DriverRequester, DriverRetriever, SharedHistory};
 
 /// A conversation of an agent. Holds no lease between turns.
@@ -96,19 +95,6 @@ impl Agent {
     /// A session with a fresh id.
     pub fn new_session(&self) -> Session {
         self.session(self.wharf.0.seams.fresh())
-    }
-}
-
-impl Agent {
-    /// The driver that goes by this name, where this harness still has it.
-    pub(crate) fn driver_named(&self, name: &str) -> Option<Arc<dyn Driver>> {
-        if let Some(driver) = self.wharf.0.providers.values().find(|driver| driver.name() == name) {
-            return Some(driver.clone());
-        }
-        let model = ModelRef { provider: name.to_owned(), model: String::new() };
-        self.driver(&model)
-            .inspect_err(|error| tracing::debug!(provider = name, %error, "a former provider cannot be asked"))
-            .ok() // then nobody can be asked: G16
     }
 }
 
@@ -232,6 +218,7 @@ impl Session {
             options: agent.harness.options().clone(),
             history,
             stream: !options.no_stream,
+            planned: None,
         };
         let done = run_turn(&mut coordinator, input, facts, limit, &mut requester, observer).await;
         match done {
@@ -271,27 +258,18 @@ async fn run_turn(
     requester: &mut DriverRequester,
     observer: &mut dyn Observer,
 ) -> Result<TurnResult, Error> {
-    let is_open = coordinator.session().open_turn().is_some();
-    match input {
-        Some(_) if is_open => {
-            return Err(Error::store("a turn of this session is open").hint("wharf session resume SESSION"));
-        }
-        Some(input) => {
+    match (input, coordinator.session().open_turn()) {
+        // No turn is open then: the coordinator was opened for a new one.
+        (Some(input), _) => {
             coordinator.bind_harness(facts).await?;
             coordinator.start_turn(input).await?;
         }
-        None if is_open => {
-            if coordinator.session().open_turn().is_some_and(|turn| turn.paused.is_some()) {
-                let waits = matches!(
-                    coordinator.session().open_turn().and_then(|turn| turn.paused.as_ref()),
-                    Some(PauseReason::LostResponse { .. } | PauseReason::Held { .. })
-                );
-                if !waits {
-                    coordinator.resume("resumed").await?;
-                }
-            }
-        }
-        None => {
+        (None, Some(turn)) => match turn.paused {
+            // These wait for an answer, not for somebody to go on.
+            None | Some(PauseReason::LostResponse { .. } | PauseReason::Held { .. }) => {}
+            Some(_) => coordinator.resume("resumed").await?,
+        },
+        (None, None) => {
             let result = finished(coordinator.session());
             coordinator.release().await?;
             return result.ok_or_else(|| Error::config("this session has no turn to resume"));
