@@ -167,144 +167,71 @@ enum Needs {
     Never,
 }
 
-struct Package {
-    name: &'static str,
-    /// As the host serves it; 0.2 and 0.3 stand for each of their releases.
-    version: &'static str,
-    interfaces: &'static [(&'static str, Needs)],
-}
+// Versions as the host serves them; 0.2 and 0.3 stand for each of their releases.
+const P2: &[&str] = &["0.2"];
+const P3: &[&str] = &["0.3"];
+const BOTH: &[&str] = &["0.2", "0.3"];
+const TOOL: &[&str] = &[crate::CONTRACT];
 
-/// Everything that the linker serves.
-const SERVED: &[Package] = &[
-    Package {
-        name: "wasi:cli",
-        version: "0.2",
-        interfaces: &[
-            ("environment", Needs::Environment),
-            ("exit", Needs::Nothing),
-            ("stdin", Needs::Nothing),
-            ("stdout", Needs::Nothing),
-            ("stderr", Needs::Nothing),
-            ("terminal-input", Needs::Nothing),
-            ("terminal-output", Needs::Nothing),
-            ("terminal-stdin", Needs::Nothing),
-            ("terminal-stdout", Needs::Nothing),
-            ("terminal-stderr", Needs::Nothing),
-        ],
-    },
-    Package {
-        name: "wasi:cli",
-        version: "0.3",
-        interfaces: &[
-            ("types", Needs::Nothing),
-            ("environment", Needs::Environment),
-            ("exit", Needs::Nothing),
-            ("stdin", Needs::Nothing),
-            ("stdout", Needs::Nothing),
-            ("stderr", Needs::Nothing),
-            ("terminal-input", Needs::Nothing),
-            ("terminal-output", Needs::Nothing),
-            ("terminal-stdin", Needs::Nothing),
-            ("terminal-stdout", Needs::Nothing),
-            ("terminal-stderr", Needs::Nothing),
-        ],
-    },
-    Package {
-        name: "wasi:clocks",
-        version: "0.2",
-        interfaces: &[("monotonic-clock", Needs::Nothing), ("wall-clock", Needs::Nothing)],
-    },
-    Package {
-        name: "wasi:clocks",
-        version: "0.3",
-        interfaces: &[("types", Needs::Nothing), ("monotonic-clock", Needs::Nothing), ("system-clock", Needs::Nothing)],
-    },
-    Package {
-        name: "wasi:filesystem",
-        version: "0.2",
-        interfaces: &[("types", Needs::Files), ("preopens", Needs::Files)],
-    },
-    Package {
-        name: "wasi:filesystem",
-        version: "0.3",
-        interfaces: &[("types", Needs::Files), ("preopens", Needs::Files)],
-    },
-    Package {
-        name: "wasi:http",
-        version: "0.2",
-        interfaces: &[("types", Needs::Http), ("outgoing-handler", Needs::Http)],
-    },
-    Package { name: "wasi:http", version: "0.3", interfaces: &[("types", Needs::Http), ("client", Needs::Http)] },
-    Package {
-        name: "wasi:io",
-        version: "0.2",
-        interfaces: &[("error", Needs::Nothing), ("poll", Needs::Nothing), ("streams", Needs::Nothing)],
-    },
-    Package {
-        name: "wasi:random",
-        version: "0.2",
-        interfaces: &[("random", Needs::Nothing), ("insecure", Needs::Nothing), ("insecure-seed", Needs::Nothing)],
-    },
-    Package {
-        name: "wasi:random",
-        version: "0.3",
-        interfaces: &[("random", Needs::Nothing), ("insecure", Needs::Nothing), ("insecure-seed", Needs::Nothing)],
-    },
-    Package {
-        name: "wasi:sockets",
-        version: "0.2",
-        interfaces: &[
-            ("network", Needs::Never),
-            ("instance-network", Needs::Never),
-            ("ip-name-lookup", Needs::Never),
-            ("tcp", Needs::Never),
-            ("tcp-create-socket", Needs::Never),
-            ("udp", Needs::Never),
-            ("udp-create-socket", Needs::Never),
-        ],
-    },
-    Package {
-        name: "wasi:sockets",
-        version: "0.3",
-        interfaces: &[("types", Needs::Never), ("ip-name-lookup", Needs::Never)],
-    },
-    Package {
-        name: "wharf:tool",
-        version: crate::CONTRACT,
-        interfaces: &[
-            ("types", Needs::Nothing),
-            ("progress", Needs::Nothing),
-            ("blobs", Needs::Nothing),
-            ("secrets", Needs::Secrets),
-            ("calls", Needs::Tools),
-        ],
-    },
+/// Everything that the linker serves: each interface with its package, in which versions, and what it needs.
+const SERVED: &[(&str, &[&str], Needs)] = &[
+    ("wasi:cli/environment", BOTH, Needs::Environment),
+    ("wasi:cli/exit", BOTH, Needs::Nothing),
+    ("wasi:cli/stdin", BOTH, Needs::Nothing),
+    ("wasi:cli/stdout", BOTH, Needs::Nothing),
+    ("wasi:cli/stderr", BOTH, Needs::Nothing),
+    ("wasi:cli/terminal-input", BOTH, Needs::Nothing),
+    ("wasi:cli/terminal-output", BOTH, Needs::Nothing),
+    ("wasi:cli/terminal-stdin", BOTH, Needs::Nothing),
+    ("wasi:cli/terminal-stdout", BOTH, Needs::Nothing),
+    ("wasi:cli/terminal-stderr", BOTH, Needs::Nothing),
+    ("wasi:cli/types", P3, Needs::Nothing),
+    ("wasi:clocks/monotonic-clock", BOTH, Needs::Nothing),
+    ("wasi:clocks/wall-clock", P2, Needs::Nothing),
+    ("wasi:clocks/types", P3, Needs::Nothing),
+    ("wasi:clocks/system-clock", P3, Needs::Nothing),
+    ("wasi:filesystem/types", BOTH, Needs::Files),
+    ("wasi:filesystem/preopens", BOTH, Needs::Files),
+    ("wasi:http/types", BOTH, Needs::Http),
+    ("wasi:http/outgoing-handler", P2, Needs::Http),
+    ("wasi:http/client", P3, Needs::Http),
+    ("wasi:io/error", P2, Needs::Nothing),
+    ("wasi:io/poll", P2, Needs::Nothing),
+    ("wasi:io/streams", P2, Needs::Nothing),
+    ("wasi:random/random", BOTH, Needs::Nothing),
+    ("wasi:random/insecure", BOTH, Needs::Nothing),
+    ("wasi:random/insecure-seed", BOTH, Needs::Nothing),
+    ("wasi:sockets/network", P2, Needs::Never),
+    ("wasi:sockets/instance-network", P2, Needs::Never),
+    ("wasi:sockets/ip-name-lookup", BOTH, Needs::Never),
+    ("wasi:sockets/tcp", P2, Needs::Never),
+    ("wasi:sockets/tcp-create-socket", P2, Needs::Never),
+    ("wasi:sockets/udp", P2, Needs::Never),
+    ("wasi:sockets/udp-create-socket", P2, Needs::Never),
+    ("wasi:sockets/types", P3, Needs::Never),
+    ("wharf:tool/types", TOOL, Needs::Nothing),
+    ("wharf:tool/progress", TOOL, Needs::Nothing),
+    ("wharf:tool/blobs", TOOL, Needs::Nothing),
+    ("wharf:tool/secrets", TOOL, Needs::Secrets),
+    ("wharf:tool/calls", TOOL, Needs::Tools),
 ];
 
-/// Package, version and interface of everything on the list.
+/// Everything on the list, each interface once for each of its versions.
 #[cfg(test)]
-pub(crate) fn served_interfaces() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    SERVED.iter().flat_map(|package| package.interfaces.iter().map(|(name, _)| (package.name, package.version, *name)))
+pub(crate) fn served_interfaces() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SERVED.iter().flat_map(|(name, versions, _)| versions.iter().map(|version| (*name, *version)))
 }
 
 fn judge(import: &str, grants: &Grants) -> ImportVerdict {
-    let Some((package, interface, version)) = split(import) else { return ImportVerdict::Unknown };
-    let mut served = Vec::new();
-    for candidate in SERVED.iter().filter(|candidate| candidate.name == package) {
-        let Some((_, needs)) = candidate.interfaces.iter().find(|(name, _)| *name == interface) else { continue };
-        if serves(candidate.version, version) {
-            return by_grant(*needs, grants);
-        }
-        served.push(candidate.version.to_owned());
+    let Some((name, version)) = import.split_once('@') else { return ImportVerdict::Unknown };
+    let Some((_, served, needs)) = SERVED.iter().find(|(served, ..)| *served == name) else {
+        return ImportVerdict::Unknown;
+    };
+    if served.iter().any(|line| serves(line, version)) {
+        by_grant(*needs, grants)
+    } else {
+        ImportVerdict::WrongVersion { served: served.iter().map(|line| (*line).to_owned()).collect() }
     }
-    if served.is_empty() { ImportVerdict::Unknown } else { ImportVerdict::WrongVersion { served } }
-}
-
-/// `namespace:package/interface@version` in its parts.
-fn split(import: &str) -> Option<(&str, &str, &str)> {
-    let (path, version) = import.split_once('@')?;
-    let (package, interface) = path.split_once('/')?;
-    Some((package, interface, version))
 }
 
 /// A line such as `0.2` serves each release 0.2.N (a release only adds), and no pre-release; a full version serves itself.

@@ -34,14 +34,14 @@ mod tests {
         let (engine, _) = crate::engine::engine().unwrap();
         let mut linker = linker(&engine).unwrap();
         let mut missing = Vec::new();
-        for (package, version, interface) in served_interfaces() {
-            let release = match (package, version) {
-                ("wharf:tool", version) => version,
-                (_, "0.2") => "0.2.12",
-                (_, "0.3") => "0.3.0",
-                (package, version) => panic!("which release of {package}@{version}?"),
+        for (interface, version) in served_interfaces() {
+            let release = match version {
+                crate::CONTRACT => version,
+                "0.2" => "0.2.12",
+                "0.3" => "0.3.0",
+                version => panic!("which release of {interface}@{version}?"),
             };
-            let name = format!("{package}/{interface}@{release}");
+            let name = format!("{interface}@{release}");
             // Only a name that is taken is refused.
             if linker.root().func_wrap(&name, |_, (): ()| Ok(())).is_ok() {
                 missing.push(name);
