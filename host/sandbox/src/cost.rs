@@ -71,10 +71,7 @@ impl Cost {
             ("bytes of code in one function", self.function_bytes, limits::FUNCTION_CODE_BYTES_MAX),
             ("instances inside it", self.instances, limits::INSTANCES_MAX),
         ];
-        match bounds.into_iter().find(|(_, have, limit)| have > limit) {
-            Some((what, have, limit)) => Err(LoadError::TooLarge { name: name.into(), what, have, limit }),
-            None => Ok(()),
-        }
+        bounds.into_iter().try_for_each(|(what, have, limit)| LoadError::check_size(name, what, have, limit))
     }
 }
 

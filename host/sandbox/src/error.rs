@@ -195,6 +195,14 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Fails if there is more of `what` than there may be.
+    pub(crate) fn check_size(name: &str, what: &'static str, have: u64, limit: u64) -> Result<(), Self> {
+        match have <= limit {
+            true => Ok(()),
+            false => Err(Self::TooLarge { name: name.into(), what, have, limit }),
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {

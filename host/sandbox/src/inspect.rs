@@ -71,26 +71,13 @@ pub enum ImportVerdict {
 /// Fails if the bytes are not a component, are damaged before the end of what is read, or are, or would cost to compile,
 /// more than the bounds allow.
 pub fn inspect(name: &str, bytes: &[u8], grants: &Grants) -> Result<Inspection, LoadError> {
-    let too_large = |what, have: usize, limit: usize| LoadError::TooLarge {
-        name: name.into(),
-        what,
-        have: have as u64,
-        limit: limit as u64,
-    };
-    if bytes.len() > limits::COMPONENT_BYTES_MAX {
-        return Err(too_large("bytes", bytes.len(), limits::COMPONENT_BYTES_MAX));
-    }
+    LoadError::check_size(name, "bytes", bytes.len() as u64, limits::COMPONENT_BYTES_MAX as u64)?;
     if !bytes.starts_with(b"\0asm") {
         return Err(LoadError::NotWasm { name: name.into() });
     }
     let names = read_names(name, bytes)?;
-    if names.imports.len() + names.exports.len() > limits::COMPONENT_NAMES_MAX {
-        return Err(too_large(
-            "imports and exports",
-            names.imports.len() + names.exports.len(),
-            limits::COMPONENT_NAMES_MAX,
-        ));
-    }
+    let count = names.imports.len() + names.exports.len();
+    LoadError::check_size(name, "imports and exports", count as u64, limits::COMPONENT_NAMES_MAX as u64)?;
     Cost::of(bytes)
         .map_err(|error| LoadError::Malformed { name: name.into(), reason: error.to_string() })?
         .check(name)?;
