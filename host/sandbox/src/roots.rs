@@ -102,14 +102,13 @@ impl OpenRoots {
     }
 }
 
+fn refused(name: &str, path: &Path, reason: impl Into<String>, hint: &str) -> LoadError {
+    LoadError::Grant { name: name.into(), path: path.to_owned(), reason: reason.into(), hint: hint.into() }
+}
+
 fn open_folder(name: &str, grant: &FileGrant, path: &Path) -> Result<OpenFolder, LoadError> {
     let failed = |source| LoadError::Folder { name: name.into(), path: path.to_owned(), source };
-    let refused = |reason: &str, hint: &str| LoadError::Grant {
-        name: name.into(),
-        path: path.to_owned(),
-        reason: reason.into(),
-        hint: hint.into(),
-    };
+    let refused = |reason, hint| refused(name, path, reason, hint);
     let kind = fs::metadata(path).map_err(failed)?;
     if !kind.is_dir() {
         return Err(refused("it is not a folder", "grant the folder that holds the file"));
@@ -136,12 +135,7 @@ fn open_folder(name: &str, grant: &FileGrant, path: &Path) -> Result<OpenFolder,
 }
 
 fn check_guest_path(name: &str, grant: &FileGrant, path: &Path, before: &[OpenFolder]) -> Result<(), LoadError> {
-    let refused = |reason: String, hint: &str| LoadError::Grant {
-        name: name.into(),
-        path: path.to_owned(),
-        reason,
-        hint: hint.into(),
-    };
+    let refused = |reason: String, hint| refused(name, path, reason, hint);
     let plain =
         Path::new(&grant.guest).components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !grant.guest.starts_with('/') || !plain || grant.guest.contains('\0') {
@@ -161,12 +155,7 @@ fn check_guest_path(name: &str, grant: &FileGrant, path: &Path, before: &[OpenFo
 
 /// The masks that a folder contains, if it may contain them.
 fn masks_inside(name: &str, folder: &OpenFolder, path: &Path, masks: &[Way]) -> Result<Vec<PathBuf>, LoadError> {
-    let refused = |reason: String, hint: &str| LoadError::Grant {
-        name: name.into(),
-        path: path.to_owned(),
-        reason,
-        hint: hint.into(),
-    };
+    let refused = |reason: String, hint| refused(name, path, reason, hint);
     if let Some(mask) = masks.iter().map(|mask| &mask.real).find(|mask| folder.real.starts_with(mask)) {
         return Err(refused(
             format!("it lies in {mask:?}, which no tool may reach"),
@@ -194,13 +183,12 @@ fn masks_inside(name: &str, folder: &OpenFolder, path: &Path, masks: &[Way]) -> 
 /// A writable grant that contains a component could put another one in its place.
 fn check_fixed(name: &str, folder: &OpenFolder, path: &Path, fixed: &[Way]) -> Result<(), LoadError> {
     match fixed.iter().find_map(|file| file.place_below(&folder.real)) {
-        Some(place) if folder.writable => Err(LoadError::Grant {
-            name: name.into(),
-            path: path.to_owned(),
-            reason: format!("it is writable and contains {place:?}, which the host loads or runs"),
-            hint: "keep components and commands apart from what tools may write, or grant it with access = \"read\""
-                .into(),
-        }),
+        Some(place) if folder.writable => Err(refused(
+            name,
+            path,
+            format!("it is writable and contains {place:?}, which the host loads or runs"),
+            "keep components and commands apart from what tools may write, or grant it with access = \"read\"",
+        )),
         Some(_) | None => Ok(()),
     }
 }
@@ -212,20 +200,14 @@ fn check_overlap(name: &str, grants: &[FileGrant], folders: &[OpenFolder], other
         if !folder.writable || grant.overlap {
             continue;
         }
-        let refused = |reason: String| {
-            Err(LoadError::Grant {
-                name: name.into(),
-                path: folder.real.clone(),
-                reason,
-                hint: "grant folders apart from each other, or say that it is meant with overlap = true".into(),
-            })
-        };
+        let hint = "grant folders apart from each other, or say that it is meant with overlap = true";
+        let refused = |reason: String| Err(refused(name, &folder.real, reason, hint));
         let own = folders.iter().enumerate().filter(|(m, _)| *m != n).map(|(_, other)| &other.way);
         if let Some(other) = own.chain(others).find(|other| other.real.starts_with(&folder.real)) {
             return refused(format!("it is writable and contains {:?}, which is granted too", other.real));
         }
-        let all = folders.iter().map(|other| &other.way).chain(others);
-        if let Some(place) = all.filter_map(|way| way.place_below(&folder.real)).next() {
+        let mut all = folders.iter().map(|other| &other.way).chain(others);
+        if let Some(place) = all.find_map(|way| way.place_below(&folder.real)) {
             return refused(format!("it is writable and contains {place:?}, through which a grant's folder is found"));
         }
     }
