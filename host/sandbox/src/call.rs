@@ -135,37 +135,31 @@ pub enum CallOutcome {
 impl CallOutcome {
     /// The outcome as a failure, unless it is a success.
     pub fn failure(&self) -> Option<Failure> {
-        match self {
-            Self::Success(_) => None,
-            Self::Failure(failure) => Some(failure.clone()),
-            Self::Trapped { message } => {
-                Some(Failure::new(FailureKind::Failed, format!("the tool crashed: {message}")))
-            }
-            Self::TimedOut { limit } => Some(Failure::new(
-                FailureKind::TimedOut,
-                format!("the call was ended after its time limit of {limit:?}"),
-            )),
-            Self::MemoryExceeded { limit_bytes } => Some(Failure::new(
-                FailureKind::Failed,
-                format!("the call needed more memory than its limit of {limit_bytes} bytes"),
-            )),
-            Self::Cancelled => Some(Failure::new(FailureKind::Cancelled, "the call was cancelled")),
-        }
+        self.result().err()
     }
 
     /// The text that is delivered to the model (Q5, Q18).
     pub fn into_envelope(self) -> String {
-        match (self.failure(), self) {
-            (Some(failure), _) => envelope(Err(&failure)),
-            (None, Self::Success(contents)) => envelope(Ok(&contents)),
-            (
-                None,
-                Self::Failure(_)
-                | Self::Trapped { .. }
-                | Self::TimedOut { .. }
-                | Self::MemoryExceeded { .. }
-                | Self::Cancelled,
-            ) => envelope(Ok(&[])),
+        match self.result() {
+            Ok(contents) => envelope(Ok(contents)),
+            Err(failure) => envelope(Err(&failure)),
+        }
+    }
+
+    fn result(&self) -> Result<&[Content], Failure> {
+        let failed = |kind, message: String| Err(Failure::new(kind, message));
+        match self {
+            Self::Success(contents) => Ok(contents),
+            Self::Failure(failure) => Err(failure.clone()),
+            Self::Trapped { message } => failed(FailureKind::Failed, format!("the tool crashed: {message}")),
+            Self::TimedOut { limit } => {
+                failed(FailureKind::TimedOut, format!("the call was ended after its time limit of {limit:?}"))
+            }
+            Self::MemoryExceeded { limit_bytes } => failed(
+                FailureKind::Failed,
+                format!("the call needed more memory than its limit of {limit_bytes} bytes"),
+            ),
+            Self::Cancelled => failed(FailureKind::Cancelled, "the call was cancelled".into()),
         }
     }
 }
