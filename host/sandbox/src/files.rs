@@ -87,12 +87,7 @@ fn open(dir: &Dir, path: &str, asked: Asked, roots: &OpenRoots) -> io::Result<De
     options.custom_flags(flag(OFlags::NONBLOCK | OFlags::NOCTTY));
     let file = within(dir)?.open_with(path, &options)?.into_std();
     let kind = file.metadata()?;
-    if roots.hides(&file) {
-        return Err(Errno::NOENT.into());
-    }
-    if is_kernels(&file)? {
-        return Err(Errno::PERM.into());
-    }
+    check_opened(&file, roots)?;
     let mut mode = OpenMode::empty();
     mode.set(OpenMode::READ, read);
     mode.set(OpenMode::WRITE, write);
@@ -114,10 +109,14 @@ fn look(dir: &Dir, path: &str, follow: bool, roots: &OpenRoots) -> io::Result<()
     options.read(true).maybe_dir(true);
     options.follow(if follow { FollowSymlinks::Yes } else { FollowSymlinks::No });
     options.custom_flags(look_flags());
-    let file = within(dir)?.open_with(path, &options)?.into_std();
-    if roots.hides(&file) {
+    check_opened(&within(dir)?.open_with(path, &options)?.into_std(), roots)
+}
+
+/// Decides on the opened handle: what lies in a mask is not there, and what is the kernel's is refused.
+fn check_opened(file: &std::fs::File, roots: &OpenRoots) -> io::Result<()> {
+    if roots.hides(file) {
         Err(Errno::NOENT.into())
-    } else if is_kernels(&file)? {
+    } else if is_kernels(file)? {
         Err(Errno::PERM.into())
     } else {
         Ok(())
