@@ -61,6 +61,26 @@ struct Asked {
     sync: bool,
 }
 
+/// [`Asked`] in the flags of one version: both name them alike, as types of their own.
+macro_rules! asked {
+    ($version:ident, $path_flags:expr, $open_flags:expr, $flags:expr) => {
+        Asked {
+            follow: $path_flags.contains($version::PathFlags::SYMLINK_FOLLOW),
+            create: $open_flags.contains($version::OpenFlags::CREATE),
+            exclusive: $open_flags.contains($version::OpenFlags::EXCLUSIVE),
+            truncate: $open_flags.contains($version::OpenFlags::TRUNCATE),
+            directory: $open_flags.contains($version::OpenFlags::DIRECTORY),
+            read: $flags.contains($version::DescriptorFlags::READ),
+            write: $flags.contains($version::DescriptorFlags::WRITE),
+            sync: $flags.intersects(
+                $version::DescriptorFlags::FILE_INTEGRITY_SYNC
+                    | $version::DescriptorFlags::DATA_INTEGRITY_SYNC
+                    | $version::DescriptorFlags::REQUESTED_WRITE_SYNC,
+            ),
+        }
+    };
+}
+
 /// Opens `path` in `dir`, and decides on the opened handle.
 fn open(dir: &Dir, path: &str, asked: Asked, roots: &OpenRoots) -> io::Result<Descriptor> {
     if asked.sync {
@@ -218,20 +238,7 @@ fn restrict_p2(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
         |mut store: Store<'_>,
          (fd, path_flags, path, open_flags, flags): (Fd, PathFlags, String, OpenFlags, DescriptorFlags)| {
             Box::new(async move {
-                let asked = Asked {
-                    follow: path_flags.contains(PathFlags::SYMLINK_FOLLOW),
-                    create: open_flags.contains(OpenFlags::CREATE),
-                    exclusive: open_flags.contains(OpenFlags::EXCLUSIVE),
-                    truncate: open_flags.contains(OpenFlags::TRUNCATE),
-                    directory: open_flags.contains(OpenFlags::DIRECTORY),
-                    read: flags.contains(DescriptorFlags::READ),
-                    write: flags.contains(DescriptorFlags::WRITE),
-                    sync: flags.intersects(
-                        DescriptorFlags::FILE_INTEGRITY_SYNC
-                            | DescriptorFlags::DATA_INTEGRITY_SYNC
-                            | DescriptorFlags::REQUESTED_WRITE_SYNC,
-                    ),
-                };
+                let asked = asked!(p2, path_flags, open_flags, flags);
                 let found = folder(store.data_mut(), &fd)?;
                 let Some(rooms) = store.data().room_for_file() else { return Ok((Err(ErrorCode::Quota),)) };
                 match opened(found, path, asked).await {
@@ -332,20 +339,7 @@ fn restrict_p3(linker: &mut Linker<StoreState>) -> wasmtime::Result<()> {
         |store: &Store,
          (fd, path_flags, path, open_flags, flags): (Fd, PathFlags, String, OpenFlags, DescriptorFlags)| {
             Box::pin(async move {
-                let asked = Asked {
-                    follow: path_flags.contains(PathFlags::SYMLINK_FOLLOW),
-                    create: open_flags.contains(OpenFlags::CREATE),
-                    exclusive: open_flags.contains(OpenFlags::EXCLUSIVE),
-                    truncate: open_flags.contains(OpenFlags::TRUNCATE),
-                    directory: open_flags.contains(OpenFlags::DIRECTORY),
-                    read: flags.contains(DescriptorFlags::READ),
-                    write: flags.contains(DescriptorFlags::WRITE),
-                    sync: flags.intersects(
-                        DescriptorFlags::FILE_INTEGRITY_SYNC
-                            | DescriptorFlags::DATA_INTEGRITY_SYNC
-                            | DescriptorFlags::REQUESTED_WRITE_SYNC,
-                    ),
-                };
+                let asked = asked!(p3, path_flags, open_flags, flags);
                 let found = store.with(|mut access| folder(access.data_mut(), &fd))?;
                 let Some(rooms) = store.with(|mut access| access.data_mut().room_for_file()) else {
                     return Ok((Err(ErrorCode::Quota),));
