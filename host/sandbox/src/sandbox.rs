@@ -19,7 +19,6 @@ use crate::compile::{Compiler, OnCompile};
 use crate::descriptors::Descriptors;
 use crate::engine::Ticker;
 use crate::error::{LoadError, SandboxError};
-use crate::inspect::{Inspection, inspect};
 use crate::limits;
 use crate::roots::Roots;
 use crate::state::StoreState;
@@ -136,11 +135,6 @@ impl Sandbox {
     /// What of its set-up is worth knowing.
     pub fn status(&self) -> &SandboxStatus {
         &self.0.status
-    }
-
-    /// Reads what a component imports and exports. The same as [`inspect`].
-    pub fn inspect(&self, name: &str, bytes: &[u8], grants: &Grants) -> Result<Inspection, LoadError> {
-        inspect(name, bytes, grants)
     }
 
     /// Makes a component ready to be called: reads it, opens its folders, compiles it if no other load did, links it.
