@@ -3,11 +3,10 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use wharf_core::grants::{FileAccess, FileGrant, Grants};
-use wharf_core::tool::Content;
-use wharf_sandbox::{CallOutcome, Capability, LoadError, Roots, Sandbox, SandboxOptions};
+use wharf_core::grants::{FileAccess, FileGrant};
+use wharf_sandbox::{Capability, LoadError, Roots, Sandbox, SandboxOptions};
 
-use crate::kit::{Given, Guest, load, load_in, run};
+use crate::kit::{Given, Guest, given, grant, load, load_in, text};
 
 const CODES: [&str; 37] = [
     "access",
@@ -203,14 +202,6 @@ fn files(p3: bool) -> Guest {
     guest.imports(&imports, &host, &core)
 }
 
-fn grant(host: &Path, access: FileAccess) -> FileGrant {
-    FileGrant { host: host.to_str().unwrap().into(), guest: "/data".into(), access, overlap: false }
-}
-
-fn given(files: Vec<FileGrant>, roots: Roots) -> Given {
-    Given { grants: Grants { files, ..Grants::default() }, roots, ..Given::default() }
-}
-
 async fn guest(host: &Path, access: FileAccess, masked: &[PathBuf]) -> Capability {
     let roots = Roots { masked: masked.to_vec(), ..Roots::default() };
     load(&files(false), given(vec![grant(host, access)], roots)).await.unwrap()
@@ -218,11 +209,10 @@ async fn guest(host: &Path, access: FileAccess, masked: &[PathBuf]) -> Capabilit
 
 /// What the guest says: text, or the word for an error code.
 async fn says(guest: &Capability, input: &str) -> String {
-    let CallOutcome::Success(contents) = run(guest, input).await.outcome else { panic!("{input}") };
-    let [Content::Text(text)] = contents.as_slice() else { panic!("{contents:?}") };
+    let text = text(guest, input).await;
     match text.parse::<usize>() {
         Ok(code) => CODES[code].into(),
-        Err(_) => text.clone(),
+        Err(_) => text,
     }
 }
 
@@ -326,8 +316,7 @@ async fn wasi_0_3_reaches_the_same_folders() {
         ("rout", number("not-permitted")),
         ("wfile", number("not-permitted")),
     ] {
-        let CallOutcome::Success(contents) = run(&read, input).await.outcome else { panic!("{input}") };
-        assert_eq!(contents, vec![Content::Text(expected)], "{input:?}");
+        assert_eq!(text(&read, input).await, expected, "{input:?}");
     }
 }
 

@@ -1,9 +1,11 @@
 //! Components in the text format: the contract's shell around a few lines of core WebAssembly.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use wharf_core::grants::{Grants, Limits};
+use wharf_core::grants::{FileAccess, FileGrant, Grants, Limits};
+use wharf_core::tool::Content;
 use wharf_sandbox::{
     CallOutcome, CallReport, Capability, Invocation, LoadError, LoadRequest, Roots, Sandbox, SandboxOptions,
 };
@@ -312,13 +314,28 @@ pub(crate) async fn run(capability: &Capability, input: &str) -> CallReport {
 
 /// The one text that a call gave.
 pub(crate) async fn text(capability: &Capability, input: &str) -> String {
-    match run(capability, input).await.outcome {
+    text_of(&run(capability, input).await.outcome).to_owned()
+}
+
+/// The one text of a success.
+pub(crate) fn text_of(outcome: &CallOutcome) -> &str {
+    match outcome {
         CallOutcome::Success(contents) => match contents.as_slice() {
-            [wharf_core::tool::Content::Text(text)] => text.clone(),
+            [Content::Text(text)] => text,
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
     }
+}
+
+/// A folder that the guest sees as `/data`.
+pub(crate) fn grant(host: &Path, access: FileAccess) -> FileGrant {
+    FileGrant { host: host.to_str().unwrap().into(), guest: "/data".into(), access, overlap: false }
+}
+
+/// File grants, and where they lead.
+pub(crate) fn given(files: Vec<FileGrant>, roots: Roots) -> Given {
+    Given { grants: Grants { files, ..Grants::default() }, roots, ..Given::default() }
 }
 
 pub(crate) fn limits_of(time_ms: u64) -> Limits {

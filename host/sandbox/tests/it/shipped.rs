@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use wharf_core::grants::{FileAccess, FileGrant, Grants, Limits};
-use wharf_core::tool::{Claims, Content, FailureKind, InputFormat};
+use wharf_core::grants::{FileAccess, Limits};
+use wharf_core::tool::{Claims, FailureKind, InputFormat};
 use wharf_sandbox::{CallOutcome, Capability, Invocation, LoadError, Roots};
 
-use crate::kit::{Given, call, load_in, sandbox};
+use crate::kit::{Given, call, given, grant, load_in, sandbox, text_of};
 
 async fn shipped(name: &str, given: Given) -> Capability {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-tools/dist").join(name).with_extension("wasm");
@@ -18,22 +18,11 @@ async fn shipped(name: &str, given: Given) -> Capability {
 }
 
 fn folder(host: &Path, access: FileAccess) -> Given {
-    let grant = FileGrant { host: host.to_str().unwrap().into(), guest: "/data".into(), access, overlap: false };
-    Given { grants: Grants { files: vec![grant], ..Grants::default() }, roots: Roots::default(), ..Given::default() }
+    given(vec![grant(host, access)], Roots::default())
 }
 
 fn with_config(tool: &str, input: &str, config: serde_json::Value) -> Invocation {
     Invocation { config: config.to_string(), ..call(tool, input) }
-}
-
-fn text_of(outcome: &CallOutcome) -> &str {
-    match outcome {
-        CallOutcome::Success(contents) => match contents.as_slice() {
-            [Content::Text(text)] => text,
-            other => panic!("{other:?}"),
-        },
-        other => panic!("{other:?}"),
-    }
 }
 
 // covers Z11
