@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::signal::unix::{SignalKind, signal};
 use wharf::coordinator::Handle;
+use wharf::limits::SHUTDOWN_GRACE;
 
 use crate::exit::Exit;
 use crate::screen;
@@ -17,7 +18,7 @@ enum State {
     /// Nothing is open that would have to be put in order.
     #[default]
     Idle,
-    /// A session is being opened; what is asked for meanwhile is done as soon as it is.
+    /// The session's lease is being taken; what is asked for meanwhile is done as soon as it is held.
     Opening,
     Working(Handle),
     /// Asked once; another time ends the process.
@@ -77,9 +78,9 @@ impl Signals {
         }
     }
 
-    /// The turn is over.
-    pub(crate) fn over(&self) {
-        *self.state() = State::Idle;
+    /// The turn is over. True if it was told to stop.
+    pub(crate) fn over(&self) -> bool {
+        matches!(std::mem::take(&mut *self.state()), State::Asked(Ask::Stop))
     }
 
     fn hear(&self, ask: Ask) {
@@ -93,10 +94,13 @@ impl Signals {
             State::Opening => {}
             State::Working(handle) => ask.tell(handle),
         }
-        screen::say(match ask {
-            Ask::Cancel => "cancelling the turn; once more to end at once",
-            Ask::Stop => "stopping once what runs has ended; once more to end at once",
-        });
+        match ask {
+            Ask::Cancel => screen::say("cancelling the turn; once more to end at once"),
+            Ask::Stop => screen::say(&format!(
+                "stopping: what runs has {} s to come to its end; once more to end at once",
+                SHUTDOWN_GRACE.as_secs()
+            )),
+        }
         *state = State::Asked(ask);
     }
 

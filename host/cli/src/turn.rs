@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use wharf::core::Error;
 use wharf::core::harness::ModelRef;
-use wharf::core::record::Reconcile;
+use wharf::core::record::{PauseReason, Reconcile};
+use wharf::core::{Error, ErrorKind};
 use wharf::store::JournalKey;
 use wharf::{Session, TurnOptions, TurnResult, TurnStatus};
 
@@ -75,13 +75,19 @@ pub(crate) async fn run(
     let turn = Turn { file, args: &args, session: &session, signals: &signals, model };
     let done = turn.drive(beginning, &mut watch).await;
     screen.end_text();
-    signals.over();
+    let stopped = signals.over();
 
     read_on(&*store, &key, &mut records).await?;
     let after = Story::of(&records);
     let next = Next { session: session.id().as_str(), flag: &file.flag, is_open: after.is_open() };
     let exit = match &done {
         Ok(result) => told(result, &next, begun, abandons),
+        // It was still being opened: nothing of the turn was done by this process.
+        Err(error) if stopped && error.kind == ErrorKind::Cancelled => {
+            screen::say(&format!("stopped; session {} is as it was", plain(next.session)));
+            screen::hint(&format!("go on with: {}", next.resume()));
+            Exit::Ok
+        }
         Err(error) => failed(error, &next),
     };
     if args.json {
@@ -172,7 +178,8 @@ fn told(result: &TurnResult, next: &Next<'_>, begun: Instant, abandons: bool) ->
         TurnStatus::Paused(reason) => {
             screen::say(&format!("session {}: the turn waits: {}", plain(next.session), pause_text(reason)));
             screen::hint(&format!("go on with: {}", next.resume()));
-            Exit::Paused
+            // Stopping is what was asked for.
+            if *reason == PauseReason::Shutdown { Exit::Ok } else { Exit::Paused }
         }
     }
 }

@@ -18,6 +18,10 @@ pub const RETRY_MAX: Duration = Duration::from_secs(2);
 /// How long giving up a lease is waited for, where another error is already on its way: the lease ends by itself.
 pub const RELEASE_WAIT: Duration = Duration::from_secs(5);
 
+/// How long calls and a stream that run go on after a host was told to stop (L57, L62). Supervisors commonly wait for thirty
+/// seconds before they kill, and the rest is for the journal.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
+
 /// Most differences of two harnesses that one message lists: a person mends the first ones first.
 pub const DIFFERENCES_SHOWN_MAX: usize = 8;
 

@@ -41,7 +41,7 @@ pub struct TurnOptions {
     pub records: Option<RecordListener>,
     /// Told of what running tools say.
     pub tools: Option<ToolListener>,
-    /// Given the handle by which the turn is cancelled or stopped, once it runs.
+    /// Given the handle by which the turn is cancelled or stopped, once this process has the session.
     pub on_start: Option<Box<dyn FnOnce(Handle) + Send>>,
     /// Go on although the harness grants more than before (X14).
     pub accept_wider: bool,
@@ -205,10 +205,8 @@ impl Session {
         open.history = Some(Box::new(move |_, record| {
             folded.lock().unwrap_or_else(PoisonError::into_inner).apply(record);
         }));
+        open.on_start = options.on_start;
         let mut coordinator = Coordinator::open(open).await?;
-        if let Some(on_start) = options.on_start {
-            on_start(coordinator.handle());
-        }
         let limit = options.max_responses.unwrap_or_else(|| u64::from(agent.harness.turn().max_responses));
         let mut requester = DriverRequester {
             driver,
@@ -298,10 +296,11 @@ async fn run_turn(
                 tracing::debug!(kind = %error.kind, "a response broke off; finding out what became of it");
                 observer.broken(&error);
                 // Where it stays uncertain, what broke is half of the story.
-                coordinator
-                    .settle_uncertain()
-                    .await
-                    .map_err(|open| Error { message: format!("{}: {}", open.message, error.message), ..open })?;
+                match coordinator.settle_uncertain().await {
+                    Err(_) if coordinator.is_cut_off() => {} // nothing can be found out any more; the next run says so
+                    settled => settled
+                        .map_err(|open| Error { message: format!("{}: {}", open.message, error.message), ..open })?,
+                }
             }
         }
     }

@@ -88,9 +88,9 @@ async fn sigterm_lets_the_answer_come_to_its_end_and_parks_the_turn() {
         let running = Running::start(&room, &["run", "-s", "s1", "hello"]);
         running.says("I think. ");
         running.signal("TERM");
-        running.talks("stopping once what runs has ended; once more to end at once\n");
+        running.talks("stopping: what runs has 20 s to come to its end; once more to end at once\n");
         server.release("go");
-        let ran = running.ends(7);
+        let ran = running.ends(0);
         assert_eq!(ran.out, "I think. Done.\n");
         ran.says(&[
             "session s1: the turn waits: the host was told to stop",
@@ -99,6 +99,50 @@ async fn sigterm_lets_the_answer_come_to_its_end_and_parks_the_turn() {
         assert_eq!(room.run(&["session", "resume", "s1", "--json"]).ends(0).json()["text"], "I think. Done.");
     });
     assert_eq!(server.requests().len(), 1, "the answer was there already");
+}
+
+// covers L57, L62, G4
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_ends_what_still_runs_after_its_time_and_what_may_run_again_does() {
+    let both = Expect::new().latest().only_outputs(["call_1", "call_2"]);
+    let script = Script::new("s")
+        .step(Answer::new().function_call("call_1", "word_stats", r#"{"path":"."}"#).function_call(
+            "call_2",
+            "note",
+            r#"{"text":"paid"}"#,
+        ))
+        .step(Answer::new().text("Both.").expect(both));
+    let server = model(script).await;
+    let room = Room::with_model(&server.base_url());
+    std::fs::create_dir(room.path().join("notes")).unwrap();
+    let notes = r#"guest = "/docs" }, { host = "./notes", guest = "/notes", access = "read-write" }]"#;
+    let lines = |wait_ms: u64| {
+        let config = format!(r#"notes_root = "/notes", pace_ms = {wait_ms}, note_after_ms = {wait_ms}"#);
+        slow().replace("pace_ms = 600000", &config).replace(r#"guest = "/docs" }]"#, notes)
+    };
+    room.write("wharf.toml", harness(&server.base_url(), &lines(600_000)));
+    blocking(|| {
+        let running = Running::start(&room, &["run", "-s", "s1", "hello"]);
+        running.talks("started  word_stats (call_1)");
+        running.talks("started  note (call_2)");
+        running.signal("TERM");
+        running.ends(0).says(&["session s1: the turn waits: the host was told to stop"]);
+        let shown = room.run(&["session", "show", "s1", "--json"]).ends(0).json();
+        let calls: Vec<_> = shown["calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|call| [call["state"].clone(), call["how"].clone()])
+            .collect();
+        assert_eq!(calls, [["queued".into(), serde_json::Value::Null], ["ready".into(), "cancelled".into()]]);
+        // The tool is quick now: another config is another component, which has to be accepted.
+        room.write("wharf.toml", harness(&server.base_url(), &lines(0)));
+        assert_eq!(room.run(&["session", "resume", "s1", "--accept-wider"]).ends(0).out, "Both.\n");
+    });
+    let delivered = outputs(&server, 2);
+    assert!(delivered[0].1.contains("\"files\""), "{delivered:?}");
+    assert_eq!(delivered[1], ("call_2".to_owned(), r#"{"error":"cancelled"}"#.to_owned()));
+    assert_eq!(server.violations(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +155,7 @@ async fn a_second_ctrl_c_ends_at_once() {
         let running = Running::start(&room, &["run", "-s", "s1", "hello"]);
         running.says("I think. ");
         running.signal("TERM");
-        running.talks("stopping once what runs has ended");
+        running.talks("stopping: what runs has 20 s");
         running.signal("INT");
         let ran = running.ends(130);
         assert_eq!(ran.err.lines().last(), Some("ended at once; the session is free again within a minute"));

@@ -186,6 +186,22 @@ impl Checkpoint {
             .collect()
     }
 
+    /// What a shutdown does to calls that run once their time is over: those that may run again are queued to do so (G4, G12),
+    /// the others are cancelled (H1). An orphan is not run again. What waits stays as it is.
+    pub fn cut_off(&self) -> Vec<Record> {
+        self.live_calls()
+            .filter(|p| p.state == CallState::Running)
+            .map(|p| match (p.replay, self.is_orphan(&p.call.id)) {
+                (ReplayClass::Safe | ReplayClass::Keyed, false) => Record::CallRequeued { id: p.call.id.clone() },
+                (ReplayClass::Never, _) | (ReplayClass::Safe | ReplayClass::Keyed, true) => Record::CallSettled {
+                    id: p.call.id.clone(),
+                    output: CANCELLED.to_owned(),
+                    how: Settlement::Cancelled,
+                },
+            })
+            .collect()
+    }
+
     /// Puts every ready call that is not an orphan into one delivery, in call order (I5, I6). `None` if there is none (I3).
     /// `after` stands behind the outputs (I10).
     ///

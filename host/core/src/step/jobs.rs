@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::{Class, Decision, Effect, Launch, Machine};
-use crate::checkpoint::{CallState, Registration};
+use crate::checkpoint::{CallState, Checkpoint, Registration};
 use crate::error::Error;
 use crate::ids::CallId;
 use crate::model::FinishedCall;
@@ -259,6 +259,25 @@ impl Machine {
 
     /// The same, with the results of jobs that had ended by then. Nothing starts in their place.
     pub(super) fn cancel_after(&mut self, ended: Vec<(CallId, JobOutcome)>) -> Result<Vec<Effect>, Error> {
+        self.end_all(ended, Checkpoint::cancel)
+    }
+
+    /// Ends what runs at the end of a shutdown's time: a call that may run again is queued to do so, another one is settled
+    /// as cancelled, for nobody knows what it did. Calls that wait stay as they are.
+    pub(super) fn cut_off(&mut self, ended: Vec<(CallId, JobOutcome)>) -> Result<Vec<Effect>, Error> {
+        self.stopping = true;
+        if self.session.open_turn().is_none() {
+            return Ok(Vec::new());
+        }
+        self.end_all(ended, Checkpoint::cut_off)
+    }
+
+    /// Takes the results of jobs that have ended, then ends all others with what `settle` says of their calls.
+    fn end_all(
+        &mut self,
+        ended: Vec<(CallId, JobOutcome)>,
+        settle: impl FnOnce(&Checkpoint) -> Vec<Record>,
+    ) -> Result<Vec<Effect>, Error> {
         self.turn()?;
         let mut records = Vec::new();
         for (id, outcome) in ended {
@@ -273,9 +292,9 @@ impl Machine {
             records.extend(settled);
         }
         let aborts = self.jobs.clear();
-        let cancelled = self.turn()?.checkpoint.cancel();
-        self.fold(&cancelled)?;
-        records.extend(cancelled);
+        let settled = settle(&self.turn()?.checkpoint);
+        self.fold(&settled)?;
+        records.extend(settled);
         let mut effects = Vec::new();
         if !records.is_empty() {
             effects.push(Effect::Append(records));

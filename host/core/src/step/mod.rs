@@ -130,6 +130,9 @@ pub enum Event {
     CancelAfter(Vec<(CallId, JobOutcome)>),
     /// Start nothing new (L62).
     Stop,
+    /// The time that a shutdown gives what runs is over (L57, L62): calls that may run again are queued to do so, the others
+    /// are settled as cancelled, and nothing starts any more. The results of these jobs, which had ended by then, stay.
+    CutOff(Vec<(CallId, JobOutcome)>),
     /// The turn goes on after a pause.
     Resume {
         /// Why it may.
@@ -338,6 +341,7 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
             machine.stopping = true;
             Ok(Vec::new())
         }
+        Event::CutOff(ended) => machine.cut_off(ended),
         Event::Resume { why } => {
             if let Some(PauseReason::LostResponse { .. }) = machine.turn()?.paused {
                 return Err(Error::store("the turn waits for an operator's answer: a call that must not run twice was started in a lost response")

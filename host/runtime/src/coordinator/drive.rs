@@ -12,6 +12,7 @@ use wharf_core::step::{Effect, Event, JobOutcome, Launch, step};
 use wharf_core::{CallId, Error, Seq};
 
 use super::{Control, Coordinator};
+use crate::limits;
 
 impl Coordinator {
     /// Decides about an event and carries out what follows, in order.
@@ -91,23 +92,26 @@ impl Coordinator {
         self.act(Event::JobEnded { id, outcome }).await
     }
 
-    /// Waits for `work`; settles jobs, renews the lease and listens meanwhile.
+    /// Waits for `work`; settles jobs, renews the lease and listens meanwhile. A cancelled error once a shutdown's time is
+    /// over.
     pub(super) async fn drive<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Error> {
         let mut work = pin!(work);
         loop {
             match self.meanwhile(&mut work).await? {
                 Round::Done(done) => return Ok(done),
+                Round::CutOff => return Err(Error::cancelled("the host stops")),
                 Round::JobEnded | Round::Other => continue,
             }
         }
     }
 
-    /// Waits until one job has ended, and is settled.
+    /// Waits until one job has ended and is settled, or until all were ended by a shutdown.
     pub(super) async fn drive_until_job(&mut self) -> Result<(), Error> {
         let mut never = std::future::pending::<()>();
         loop {
-            if let Round::JobEnded = self.meanwhile(&mut never).await? {
-                return Ok(());
+            match self.meanwhile(&mut never).await? {
+                Round::JobEnded | Round::CutOff => return Ok(()),
+                Round::Done(()) | Round::Other => {}
             }
         }
     }
@@ -115,14 +119,23 @@ impl Coordinator {
     /// One round of waiting. What else is there comes before the work: work that always can go on must hold up neither a
     /// renewal nor a cancel (L36).
     async fn meanwhile<T>(&mut self, work: &mut (impl Future<Output = T> + Unpin)) -> Result<Round<T>, Error> {
-        let renewal = self.seams.sleep(self.journal.renew_in());
+        if self.cut_off {
+            return Ok(Round::CutOff);
+        }
+        let renew_in = self.journal.renew_in();
+        let stop_in = self.stop_at.map(|at| at.saturating_sub(self.seams.now()));
+        let (sleep, at_its_end) = match stop_in {
+            Some(stop_in) if stop_in <= renew_in => (stop_in, Other::CutOff),
+            Some(_) | None => (renew_in, Other::Renew),
+        };
+        let timer = self.seams.sleep(sleep);
         let other = {
-            let side = select(select(self.control.next(), self.ended.next()), renewal);
+            let side = select(select(self.control.next(), self.ended.next()), timer);
             match select(side, work).await {
                 Either::Right((done, _)) => return Ok(Round::Done(done)),
                 Either::Left((Either::Left((Either::Left((control, _)), _)), _)) => Other::Control(control),
                 Either::Left((Either::Left((Either::Right((ended, _)), _)), _)) => Other::Ended(ended),
-                Either::Left((Either::Right(((), _)), _)) => Other::Renew,
+                Either::Left((Either::Right(((), _)), _)) => at_its_end,
             }
         };
         match other {
@@ -133,6 +146,10 @@ impl Coordinator {
             Other::Control(Some(control)) => self.hear(control).await?,
             // Both channels are ours at both ends, so they never close.
             Other::Ended(None) | Other::Control(None) => {}
+            Other::CutOff => {
+                self.cut_off().await?;
+                return Ok(Round::CutOff);
+            }
             Other::Renew => {
                 if let Err(error) = self.journal.renew().await {
                     return Err(self.poison(error));
@@ -153,11 +170,37 @@ impl Coordinator {
     async fn hear(&mut self, control: Control) -> Result<(), Error> {
         match control {
             Control::Cancel => {
-                self.cancel().await?;
+                // Before that nothing of ours runs, and what another process left is not ours to call cancelled.
+                if self.opened {
+                    self.cancel().await?;
+                }
                 Err(Error::cancelled("the turn was cancelled"))
             }
-            Control::Stop => self.act(Event::Stop).await,
+            Control::Stop => {
+                self.stop_at.get_or_insert(self.seams.now() + limits::SHUTDOWN_GRACE);
+                self.act(Event::Stop).await
+            }
         }
+    }
+
+    /// Ends what runs: the time that a shutdown gave is over.
+    async fn cut_off(&mut self) -> Result<(), Error> {
+        self.cut_off = true;
+        if !self.opened {
+            return Ok(());
+        }
+        let ended = self.take_ended();
+        self.act(Event::CutOff(ended)).await
+    }
+
+    /// Jobs that have ended and were not settled yet.
+    pub(super) fn take_ended(&mut self) -> Vec<(CallId, JobOutcome)> {
+        let mut ended = Vec::new();
+        while let Ok((id, outcome)) = self.ended.try_recv() {
+            self.tasks.remove(&id);
+            ended.push((id, outcome));
+        }
+        ended
     }
 }
 
@@ -167,6 +210,8 @@ enum Round<T> {
     Done(T),
     /// A job has ended and was handled.
     JobEnded,
+    /// A shutdown's time is over; nothing runs any more.
+    CutOff,
     /// The lease was renewed, or something was said from outside.
     Other,
 }
@@ -175,4 +220,5 @@ enum Other {
     Ended(Option<(CallId, JobOutcome)>),
     Control(Option<Control>),
     Renew,
+    CutOff,
 }

@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
@@ -179,6 +180,8 @@ pub struct Options {
     pub listener: Option<RecordListener>,
     /// Told of the records that are there already, then of every record from here on.
     pub history: Option<RecordListener>,
+    /// Given the handle once the lease is held, before anything is settled or started.
+    pub on_start: Option<Box<dyn FnOnce(Handle) + Send>>,
     /// An operator's answer that is journaled before anything uncertain is decided (G17), and who gave it.
     pub reconcile: Option<(Reconcile, String)>,
     /// The caller is about to start a turn: where one is open, opening is an error before anything of it is settled or
@@ -202,6 +205,7 @@ impl Options {
             accept_wider: false,
             listener: None,
             history: None,
+            on_start: None,
             reconcile: None,
             for_new_turn: false,
         }
@@ -234,7 +238,9 @@ impl Handle {
         self.0.unbounded_send(Control::Cancel).ok();
     }
 
-    /// Starts nothing new; a run comes to rest once what runs has ended (L62).
+    /// Starts nothing new; a run comes to rest once what runs has ended (L62). What still runs after
+    /// [`limits::SHUTDOWN_GRACE`](crate::limits::SHUTDOWN_GRACE) is ended: calls that may run again are queued to do so, others
+    /// are settled as cancelled, and a request that is in flight then is left to the next opening, as after a crash.
     pub fn stop(&self) {
         self.0.unbounded_send(Control::Stop).ok(); // as above
     }
@@ -258,6 +264,12 @@ pub struct Coordinator {
     /// True while effects are carried out: if it is still true at the next operation, a future was dropped in between.
     acting: bool,
     closed: bool,
+    /// False until what an opened journal left is settled.
+    opened: bool,
+    /// When what runs is ended, once the host was told to stop.
+    stop_at: Option<Duration>,
+    /// That moment has passed.
+    cut_off: bool,
 }
 
 impl Coordinator {
@@ -371,11 +383,7 @@ impl Coordinator {
     /// # Errors
     /// Store errors.
     pub async fn cancel(&mut self) -> Result<(), Error> {
-        let mut ended = Vec::new();
-        while let Ok((id, outcome)) = self.ended.try_recv() {
-            self.tasks.remove(&id);
-            ended.push((id, outcome));
-        }
+        let ended = self.take_ended();
         self.act(Event::CancelAfter(ended)).await
     }
 
@@ -501,7 +509,13 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Gives the lease up with work pending (L40, L62). Nothing may run and nothing may be in flight.
+    /// True once a shutdown's time is over: nothing runs, nothing starts, and the lease should be given up.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off
+    }
+
+    /// Gives the lease up with work pending (L40, L62). Nothing may run, and nothing may be in flight unless a shutdown cut it
+    /// off: the next opening asks what became of it.
     ///
     /// # Errors
     /// A store error while calls run or a request is in flight.
@@ -510,7 +524,7 @@ impl Coordinator {
         if self.machine.running() > 0 {
             return Err(Error::store("a turn cannot be parked while calls run"));
         }
-        if self.checkpoint().is_some_and(Checkpoint::response_in_flight) {
+        if self.checkpoint().is_some_and(Checkpoint::response_in_flight) && !self.cut_off {
             return Err(Error::store("a turn cannot be parked while a request is in flight"));
         }
         self.act(Event::Parked { why: why.to_owned() }).await?;

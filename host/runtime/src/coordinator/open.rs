@@ -37,6 +37,7 @@ impl Coordinator {
             accept_wider,
             listener,
             mut history,
+            on_start,
             reconcile,
             for_new_turn,
         } = options;
@@ -65,7 +66,13 @@ impl Coordinator {
             to_retrieve: None,
             acting: false,
             closed: false,
+            opened: false,
+            stop_at: None,
+            cut_off: false,
         };
+        if let Some(on_start) = on_start {
+            on_start(coordinator.handle());
+        }
         let opened = match session {
             Ok(session) => {
                 coordinator.machine = Machine::new(session, settings);
@@ -114,7 +121,9 @@ impl Coordinator {
             step(&mut self.machine.clone(), Event::Opened { policies: policies.clone() })?;
             self.bind_harness(facts).await?;
         }
-        self.act(Event::Opened { policies }).await
+        self.act(Event::Opened { policies }).await?;
+        self.opened = true;
+        Ok(())
     }
 
     /// Takes an operator's word that this response took the request in flight: reads it, so that its calls and its text

@@ -6,6 +6,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use wharf_core::model::{Completion, FinishedCall, Item, RequestError, Role, StreamEvent};
+use wharf_core::record::PauseReason;
 use wharf_core::step::{Event, Next};
 use wharf_core::{CallState, Checkpoint, Error, ResponseId};
 use wharf_provider::EventStream;
@@ -82,7 +83,8 @@ impl Coordinator {
         }
     }
 
-    /// Runs the open turn until it is finished or at rest, with at most `limit` responses (L41).
+    /// Runs the open turn until it is finished or at rest, with at most `limit` responses (L41). A shutdown brings it to rest
+    /// too; what was in flight when its time was over is left to the next opening.
     ///
     /// # Errors
     /// A config error at the limit (L43); the requester's errors (L45); provider and store errors. The journaled state
@@ -104,6 +106,7 @@ impl Coordinator {
                     return Ok(Rest::Paused(reason));
                 }
                 Next::WaitForJob => self.drive_until_job().await?,
+                Next::Resolve if self.cut_off => return Ok(Rest::Paused(PauseReason::Shutdown)),
                 Next::Resolve => return Err(Error::store("a request is uncertain; it has to be settled first")),
                 Next::Deliver | Next::Ask if made >= limit => {
                     // Of the whole turn: what is left of a limit says little to whoever set it.
@@ -113,8 +116,13 @@ impl Coordinator {
                 }
                 next @ (Next::Deliver | Next::Ask) => {
                     let ask = self.ask(next == Next::Deliver).await?;
-                    self.request(ask, requester, observer).await?;
-                    made += 1;
+                    match self.request(ask, requester, observer).await {
+                        Ok(_) => made += 1,
+                        Err(_) if self.cut_off && self.check_usable().is_ok() => {
+                            return Ok(Rest::Paused(PauseReason::Shutdown));
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
             }
         }

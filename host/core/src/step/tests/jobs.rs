@@ -373,3 +373,30 @@ fn late_end_of_an_earlier_turns_job_changes_nothing() {
     assert_eq!(host.ended("a", "late"), []);
     host.refuses(ErrorKind::Config, ended("ghost", "x"));
 }
+
+// covers L57, L62, H1, G4, G12
+#[test]
+fn cut_off_host_queues_what_may_run_again_and_settles_the_rest_as_cancelled() {
+    let mut host = Host::with(capped(5));
+    let keyed = start().with_replay(ReplayClass::Keyed);
+    host.respond(
+        "resp_1",
+        &[(sync("never"), start()), (sync("safe"), safe()), (sync("keyed"), keyed.clone()), (sync("done"), start())],
+    );
+    host.call(sync("h"), held(Hold::Approval));
+    host.act(Event::Stop);
+    let effects = host.act(Event::CutOff(vec![("done".into(), JobOutcome::Output("out".into()))]));
+    assert_eq!(aborted(&effects), ["keyed", "never", "safe"]);
+    assert_eq!(
+        host.states(),
+        json!({
+            "never": ready(r#"{"error":"cancelled"}"#), "safe": "Queued", "keyed": "Queued", "done": ready("out"),
+            "h": "Queued",
+        })
+    );
+    assert_eq!(host.next(), Next::Rest(PauseReason::Shutdown), "nothing starts in their place");
+    host.act(Event::Pause(PauseReason::Shutdown));
+    host.act(Event::Parked { why: "shutdown".into() });
+    host.crash();
+    assert_eq!(ran(&host.open(&[("safe", safe()), ("keyed", keyed), ("h", held(Hold::Approval))])), ["safe", "keyed"]);
+}

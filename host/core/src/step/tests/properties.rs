@@ -117,7 +117,7 @@ impl Run {
                 };
                 Event::Decided { id: self.some_held_call(one), decision }
             }
-            25 => match one % 8 {
+            25 => match one % 9 {
                 0 => Event::Cancel,
                 1 => Event::Pause(PauseReason::Shutdown),
                 2 => Event::Pause(PauseReason::Held { calls: vec![self.some_call(two)] }),
@@ -125,6 +125,7 @@ impl Run {
                 4 => Event::OutcomeStored(json!({})),
                 5 => Event::TurnEnded { status: "completed".into() },
                 6 => Event::SummaryStaged(json!({ "n": two })),
+                7 => Event::CutOff(vec![(self.some_call(one), JobOutcome::Output("late".into()))]),
                 _ => Event::Stop,
             },
             26 => Event::Resume { why: "x".into() },

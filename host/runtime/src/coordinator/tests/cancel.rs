@@ -152,7 +152,7 @@ fn a_stop_starts_nothing_new_and_brings_the_turn_to_rest() {
         let script = async {
             world.executor.launched(1).await;
             handle.stop();
-            world.sim.sleep(std::time::Duration::from_secs(30)).await;
+            world.sim.sleep(std::time::Duration::from_secs(10)).await;
             world.executor.settle("a1", Ending::output("paid"));
         };
         let (rest, ()) = futures::join!(world.run(&mut c, 9), script);
@@ -172,6 +172,80 @@ fn a_stop_starts_nothing_new_and_brings_the_turn_to_rest() {
         assert_eq!(world.run(&mut c, 9).await, Ok(Rest::Finished));
     });
     assert_eq!(world.executor.runs(), ["a1#1", "a2#1", "s1#1"]);
+}
+
+#[test]
+fn a_shutdown_gives_what_runs_twenty_seconds_then_ends_it_and_what_may_run_again_does() {
+    // covers L57, L62, H1, G4, G12
+    let world = World::new();
+    world.requester.answer([
+        Step::call(background("n1", "pay")),
+        Step::call(background("s1", "look")),
+        Step::call(background("k1", "bank")),
+        finished("r1", "tool_calls"),
+    ]);
+    world.sim.run(async {
+        let mut c = world.started().await;
+        let handle = c.handle();
+        let script = async {
+            world.executor.launched(3).await;
+            world.sim.idle().await;
+            handle.stop();
+            world.sim.now()
+        };
+        let (rest, told) = futures::join!(world.run(&mut c, 9), script);
+        assert_eq!(rest, Ok(Rest::Paused(PauseReason::Shutdown)));
+        assert_eq!(world.sim.now() - told, crate::limits::SHUTDOWN_GRACE);
+        assert_eq!(states(&c), json!({ "n1": ready(CANCELLED), "s1": "Queued", "k1": "Queued" }));
+        world.sim.idle().await;
+        assert_eq!(world.executor.dropped().len(), 3, "nothing of it runs on");
+        c.park("the host stops").await.unwrap();
+
+        for id in ["s1", "k1"] {
+            world.executor.plan(id, Ending::output(id));
+        }
+        world.requester.answer([finished("r2", "stop")]);
+        let mut c = world.open().await.unwrap();
+        c.resume("a new host").await.unwrap();
+        while c.wait_job().await.unwrap() {}
+        assert_eq!(world.run(&mut c, 9).await, Ok(Rest::Finished));
+    });
+    let mut runs = world.executor.runs();
+    runs.sort();
+    assert_eq!(runs, ["k1#1", "k1#2", "n1#1", "s1#1", "s1#2"]);
+    let asks = world.requester.asks();
+    let sent = asks.iter().filter_map(|ask| ask.delivery.as_ref()).flat_map(|delivery| &delivery.input);
+    let outputs: Vec<_> = sent.map(|item| item["output"].clone()).collect();
+    assert_eq!(outputs, [CANCELLED, "s1", "k1"]);
+}
+
+#[test]
+fn a_shutdown_does_not_wait_for_an_answer_that_takes_longer_and_the_next_opening_finds_out() {
+    // covers L57, L62, G13
+    let world = World::new();
+    world.requester.answer([started("r1"), Step::call(background("n1", "pay")), Step::Gate(Gate::new())]);
+    world.sim.run(async {
+        let mut c = world.started().await;
+        let handle = c.handle();
+        let script = async {
+            world.executor.launched(1).await;
+            handle.stop();
+            world.sim.now()
+        };
+        let (rest, told) = futures::join!(world.run(&mut c, 9), script);
+        assert_eq!(rest, Ok(Rest::Paused(PauseReason::Shutdown)));
+        assert_eq!(world.sim.now() - told, crate::limits::SHUTDOWN_GRACE);
+        assert_eq!(states(&c), json!({ "n1": ready(CANCELLED) }));
+        assert!(c.checkpoint().unwrap().response_in_flight(), "what the provider made of it is not known");
+        c.park("the host stops").await.unwrap();
+        let c = world.open().await.unwrap();
+        assert!(!c.checkpoint().unwrap().response_in_flight());
+        assert_eq!(
+            c.session().turn().unwrap().paused,
+            Some(PauseReason::LostResponse { calls: vec!["n1".into()] }),
+            "somebody has to know that it was started"
+        );
+    });
 }
 
 #[test]
