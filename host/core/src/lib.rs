@@ -15,6 +15,7 @@ pub mod grants;
 pub mod harness;
 pub mod history;
 pub mod ids;
+pub mod inbox;
 pub mod limits;
 pub mod model;
 pub mod names;

@@ -23,6 +23,7 @@ pub struct Session {
     requests: u64,
     used_ids: HashSet<CallId>,
     turns_ended: u64,
+    letters_read: u64,
 }
 
 /// The open turn, or the last one that ended.
@@ -177,6 +178,11 @@ impl Session {
         self.turns_ended
     }
 
+    /// How many items of the inbox were consumed.
+    pub fn letters_read(&self) -> u64 {
+        self.letters_read
+    }
+
     /// The host's key for a call that the provider names by this id, and whether the id was seen in the same response
     /// (B13). A fresh key is the provider's id where the session never used it, else that id with a suffix made from
     /// response and position.
@@ -255,7 +261,11 @@ impl Session {
                 });
                 return Ok(());
             }
-            Record::InboxConsumed { .. } | Record::Parked { .. } => return Ok(()),
+            Record::InboxConsumed { .. } => {
+                self.letters_read = self.letters_read.saturating_add(1);
+                return Ok(());
+            }
+            Record::Parked { .. } => return Ok(()),
             Record::TurnEnded { .. }
             | Record::CallAccepted { .. }
             | Record::CallRejected { .. }

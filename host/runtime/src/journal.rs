@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use wharf_core::{Error, Record, RecordId, Seq};
-use wharf_store::{Acquire, Append, JournalKey, Lease, NewRecord, Owner, Store, StoreError, StoreFuture, StoredRecord};
+use wharf_core::session::Session;
+use wharf_core::{Error, InboxId, Record, RecordId, Seq};
+use wharf_store::{
+    Acquire, Append, InboxItem, JournalKey, Lease, NewRecord, Owner, Store, StoreError, StoreFuture, StoredRecord,
+};
 
 use crate::limits;
 use crate::seams::Seams;
@@ -22,6 +25,20 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
+    /// Takes the lease. Read before anything is appended: see [`Journal::read`].
+    pub(crate) async fn acquire(
+        store: Arc<dyn Store>,
+        seams: Arc<dyn Seams>,
+        key: &JournalKey,
+        label: &str,
+        how: Acquire,
+    ) -> Result<Self, StoreError> {
+        let owner = Owner { token: seams.fresh(), label: label.to_owned() };
+        let renewed = seams.now();
+        let lease = store.acquire(key, &owner, limits::LEASE_TTL, how).await?;
+        Ok(Self { store, seams, lease, head: Seq(0), renewed })
+    }
+
     /// Takes the lease and reads everything.
     pub(crate) async fn open(
         store: Arc<dyn Store>,
@@ -30,11 +47,8 @@ impl Journal {
         label: &str,
         how: Acquire,
     ) -> Result<(Self, Vec<Record>), Error> {
-        let owner = Owner { token: seams.fresh(), label: label.to_owned() };
-        let renewed = seams.now();
-        let lease = store.acquire(key, &owner, limits::LEASE_TTL, how).await?;
-        let mut journal = Self { store, seams, lease, head: Seq(0), renewed };
-        match journal.read().await {
+        let mut journal = Self::acquire(store, seams, key, label, how).await?;
+        match journal.read_records().await {
             Ok(records) => Ok((journal, records)),
             Err(error) => {
                 journal.release_quietly().await;
@@ -43,7 +57,12 @@ impl Journal {
         }
     }
 
-    async fn read(&mut self) -> Result<Vec<Record>, Error> {
+    /// The fold of what is there.
+    pub(crate) async fn read(&mut self) -> Result<Session, Error> {
+        Session::fold(&self.read_records().await?)
+    }
+
+    async fn read_records(&mut self) -> Result<Vec<Record>, Error> {
         let loaded = self.store.load(&self.lease.key, Seq(0)).await?;
         let records = decode(&*self.store, &self.lease.key, &loaded.records).await?;
         self.head = loaded.head;
@@ -55,6 +74,10 @@ impl Journal {
         let at_ms = self.seams.wall_ms();
         let mut append = Append { expected: self.head, ..Append::default() };
         for record in records {
+            // Marked as consumed in the same transaction (M8).
+            if let Record::InboxConsumed { id, .. } = record {
+                append.consumed.push(InboxId::new(id));
+            }
             let encoded = record.encode()?;
             append.blobs.extend(encoded.blob);
             append.records.push(NewRecord {
@@ -111,6 +134,17 @@ impl Journal {
         }
         self.head = loaded.head;
         Ok(Found::Ours)
+    }
+
+    /// What waits in the session's inbox.
+    pub(crate) async fn inbox(&self) -> Result<Vec<InboxItem>, Error> {
+        Ok(self.in_time(self.store.inbox(&self.lease.key)).await??)
+    }
+
+    /// Ready once more than this many items wait there.
+    pub(crate) fn inbox_grows(&self, seen: usize) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+        let (store, key) = (self.store.clone(), self.lease.key.clone());
+        async move { store.inbox_grows(&key, seen).await }
     }
 
     /// Time until the next renewal is due.

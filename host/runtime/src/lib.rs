@@ -11,6 +11,7 @@ mod agent;
 mod builder;
 pub mod coordinator;
 mod executor;
+pub mod inbox;
 mod journal;
 pub mod limits;
 mod load;

@@ -22,6 +22,16 @@ pub const RELEASE_WAIT: Duration = Duration::from_secs(5);
 /// seconds before they kill, and the rest is for the journal.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 
+/// How often somebody who left a command looks whether the owner has read it.
+pub const ANSWER_LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The same for whether the session has an owner.
+pub const OWNER_LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a command line waits for the owner of a session to do what it was told: it reads its inbox within 250 ms (M9),
+/// unless its store hangs.
+pub const COMMAND_WAIT: Duration = Duration::from_secs(15);
+
 /// Most differences of two harnesses that one message lists: a person mends the first ones first.
 pub const DIFFERENCES_SHOWN_MAX: usize = 8;
 

@@ -228,7 +228,13 @@ impl Session {
                 }
                 // Whatever is pending is journaled; the lease must not stand in the next opener's way.
                 coordinator.abort().await;
-                Err(error)
+                match finished(coordinator.session()) {
+                    // Somebody ended it through the inbox.
+                    Some(result) if error.kind == ErrorKind::Cancelled && result.status == TurnStatus::Abandoned => {
+                        Ok(result)
+                    }
+                    Some(_) | None => Err(error),
+                }
             }
         }
     }

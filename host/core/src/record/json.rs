@@ -136,8 +136,8 @@ impl Record {
                 Reconcile::Resend => json!({ "command": "resend", "who": who }),
                 Reconcile::Abandon => json!({ "command": "abandon", "who": who }),
             },
-            Self::InboxConsumed { id, kind, target, who } => {
-                json!({ "id": id, "kind": kind, "target": target, "who": who })
+            Self::InboxConsumed { id, kind, target, who, refused } => {
+                json!({ "id": id, "kind": kind, "target": target, "who": who, "refused": refused })
             }
         };
         let unfit = |what: String| Err(Error::store(format!("a {:?} record {what}", self.kind())));
@@ -299,6 +299,7 @@ impl Record {
                 kind: read.text("kind")?,
                 target: read.text("target")?,
                 who: read.text("who")?,
+                refused: read.optional("refused")?,
             },
             "turn.parked" => Self::Parked { why: read.text("why")? },
             other => return Err(Error::corruption(format!("record kind {other:?} is unknown"))),

@@ -186,6 +186,8 @@ pub enum Record {
         target: String,
         /// Who left it.
         who: String,
+        /// Why it was not done: it cannot be read, or no longer fits. None if it was done.
+        refused: Option<String>,
     },
     /// The lease was given up with work pending (L40, L62).
     Parked {

@@ -6,6 +6,7 @@
 //! clock, a store or a socket.
 
 mod jobs;
+mod letters;
 mod next;
 mod open;
 mod response;
@@ -21,6 +22,7 @@ use crate::call::Call;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ErrorKind};
 use crate::ids::{CallId, ResponseId, TurnId};
+use crate::inbox::Letter;
 use crate::model::{Completion, FinishedCall, Item, RequestError};
 use crate::policy::{CallPolicy, ReplayClass};
 use crate::reconcile::{Evidence, UncertaintyRules};
@@ -133,6 +135,21 @@ pub enum Event {
     /// The time that a shutdown gives what runs is over (L57, L62): calls that may run again are queued to do so, the others
     /// are settled as cancelled, and nothing starts any more. The results of these jobs, which had ended by then, stay.
     CutOff(Vec<(CallId, JobOutcome)>),
+    /// A command that was read in the inbox (M8). Where it is a cancel, the results of these jobs, which had ended by then,
+    /// stay. One that no longer fits is consumed with the reason and is an [`Effect::Fail`].
+    Letter {
+        /// The command.
+        letter: Letter,
+        /// Jobs that have ended.
+        ended: Vec<(CallId, JobOutcome)>,
+    },
+    /// The same, and it cannot be done for this reason.
+    LetterRefused {
+        /// The command.
+        letter: Letter,
+        /// Why.
+        why: Error,
+    },
     /// The turn goes on after a pause.
     Resume {
         /// Why it may.
@@ -267,6 +284,20 @@ impl Machine {
         self.jobs.running() > 0
     }
 
+    /// True while nobody knows what became of the request in flight: its stream broke, or another process began it.
+    pub fn is_uncertain(&self) -> bool {
+        self.is_in_flight() && (self.broken || self.opening)
+    }
+
+    /// True while the request in flight is this process's own and its stream goes on.
+    fn is_being_answered(&self) -> bool {
+        self.is_in_flight() && !self.is_uncertain()
+    }
+
+    fn is_in_flight(&self) -> bool {
+        self.session.open_turn().is_some_and(|turn| turn.flight.is_some())
+    }
+
     /// True if nothing but reading the checkpoint works any more (L11).
     pub fn poisoned(&self) -> Option<&Error> {
         self.poisoned.as_ref()
@@ -342,6 +373,8 @@ pub fn step(machine: &mut Machine, event: Event) -> Result<Vec<Effect>, Error> {
             Ok(Vec::new())
         }
         Event::CutOff(ended) => machine.cut_off(ended),
+        Event::Letter { letter, ended } => machine.letter(letter, ended),
+        Event::LetterRefused { letter, why } => machine.refuse_letter(letter, why),
         Event::Resume { why } => {
             if let Some(PauseReason::LostResponse { .. }) = machine.turn()?.paused {
                 return Err(Error::store("the turn waits for an operator's answer: a call that must not run twice was started in a lost response")

@@ -130,11 +130,17 @@ impl Coordinator {
         };
         let timer = self.seams.sleep(sleep);
         let other = {
-            let side = select(select(self.control.next(), self.ended.next()), timer);
+            let told = select(self.control.next(), self.ended.next());
+            let side = select(select(told, self.bell.rings()), timer);
             match select(side, work).await {
                 Either::Right((done, _)) => return Ok(Round::Done(done)),
-                Either::Left((Either::Left((Either::Left((control, _)), _)), _)) => Other::Control(control),
-                Either::Left((Either::Left((Either::Right((ended, _)), _)), _)) => Other::Ended(ended),
+                Either::Left((Either::Left((Either::Left((Either::Left((control, _)), _)), _)), _)) => {
+                    Other::Control(control)
+                }
+                Either::Left((Either::Left((Either::Left((Either::Right((ended, _)), _)), _)), _)) => {
+                    Other::Ended(ended)
+                }
+                Either::Left((Either::Left((Either::Right((rang, _)), _)), _)) => Other::Bell(rang),
                 Either::Left((Either::Right(((), _)), _)) => at_its_end,
             }
         };
@@ -144,6 +150,7 @@ impl Coordinator {
                 return Ok(Round::JobEnded);
             }
             Other::Control(Some(control)) => self.hear(control).await?,
+            Other::Bell(rang) => self.bell_rang(rang).await?,
             // Both channels are ours at both ends, so they never close.
             Other::Ended(None) | Other::Control(None) => {}
             Other::CutOff => {
@@ -153,6 +160,9 @@ impl Coordinator {
             Other::Renew => {
                 if let Err(error) = self.journal.renew().await {
                     return Err(self.poison(error));
+                }
+                if self.bell.is_deaf() {
+                    self.listen_to_inbox();
                 }
             }
         }
@@ -219,6 +229,8 @@ enum Round<T> {
 enum Other {
     Ended(Option<(CallId, JobOutcome)>),
     Control(Option<Control>),
+    /// True if something is in the inbox.
+    Bell(bool),
     Renew,
     CutOff,
 }

@@ -8,6 +8,7 @@
 //! what is so, and a new coordinator goes on from there.
 
 mod drive;
+mod letters;
 mod open;
 mod run;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use wharf_store::{Acquire, JournalKey, Store};
 use crate::journal::Journal;
 use crate::seams::{Seams, Task};
 
+use letters::Bell;
 pub use run::request_fn;
 
 /// Who says what a call may do, and runs it.
@@ -270,6 +272,7 @@ pub struct Coordinator {
     stop_at: Option<Duration>,
     /// That moment has passed.
     cut_off: bool,
+    bell: Bell,
 }
 
 impl Coordinator {

@@ -13,6 +13,7 @@ use wharf_core::session::Session;
 use wharf_core::step::{Event, Machine, step};
 use wharf_core::{CallId, CallState, Checkpoint, Error, ErrorKind, ResponseId, Seq};
 
+use super::letters::Bell;
 use super::{Coordinator, Options};
 use crate::journal::Journal;
 use crate::limits;
@@ -69,6 +70,7 @@ impl Coordinator {
             opened: false,
             stop_at: None,
             cut_off: false,
+            bell: Bell::new(),
         };
         if let Some(on_start) = on_start {
             on_start(coordinator.handle());
@@ -103,6 +105,11 @@ impl Coordinator {
             }
             turn.checkpoint.check_damage()?;
         }
+        if reconcile.is_none() {
+            self.read_inbox_on_opening().await?;
+        } else {
+            self.listen_to_inbox();
+        }
         // An operator who gives the turn up is asked nothing else.
         let abandons = matches!(reconcile, Some((Reconcile::Abandon, _)));
         if let (Some(facts), false) = (&harness, abandons) {
@@ -132,23 +139,34 @@ impl Coordinator {
     /// # Errors
     /// A store error, with nothing changed, where it cannot be read, is not at its end, or was not accepted (G20).
     pub(super) async fn accept_receipt(&mut self, id: ResponseId, who: String) -> Result<(), Error> {
+        let (completion, calls) = self.read_receipt(&id, &who).await?;
+        self.act(Event::ReceiptRead { id: id.clone(), who }).await?;
+        self.take_retrieved(id, completion, calls).await
+    }
+
+    /// Reads the response that an operator names as the receipt. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Coordinator::accept_receipt`].
+    pub(super) async fn read_receipt(
+        &mut self,
+        id: &ResponseId,
+        who: &str,
+    ) -> Result<(Completion, Vec<FinishedCall>), Error> {
         // Nobody is asked for an answer to nothing.
-        reconcile::receipt_read(self.session(), &id, &who)?;
+        reconcile::receipt_read(self.session(), id, who)?;
         let maker = self.maker_in_flight();
         let refused = |why: &str| {
             Err(Error::store(format!("response {:?} {why}, so it cannot be taken as the receipt", id.as_str()))
                 .hint("send the request again: wharf session reconcile SESSION --resend, or end the turn: --abandon"))
         };
         let asked = match self.can_retrieve(maker.as_deref()) {
-            true => self.retrieve(maker.as_deref(), &id).await?,
+            true => self.retrieve(maker.as_deref(), id).await?,
             false => None,
         };
         match asked {
             Some(Retrieved::Ended { completion, calls }) => match completion.outcome {
-                Outcome::Completed | Outcome::Incomplete { .. } => {
-                    self.act(Event::ReceiptRead { id: id.clone(), who }).await?;
-                    self.take_retrieved(id, completion, calls).await
-                }
+                Outcome::Completed | Outcome::Incomplete { .. } => Ok((completion, calls)),
                 Outcome::Failed { .. } | Outcome::Cancelled => refused("failed or was cancelled at the provider"),
             },
             Some(Retrieved::InProgress) => refused("is still being made"),
@@ -189,6 +207,9 @@ impl Coordinator {
     /// # Errors
     /// A store error that names the commands where an operator has to answer (G16).
     pub async fn settle_uncertain(&mut self) -> Result<(), Error> {
+        if self.answered_from_inbox().await? {
+            return Ok(());
+        }
         let maker = self.maker_in_flight();
         let can_retrieve = self.can_retrieve(maker.as_deref());
         self.act(Event::Resolve(Evidence::Unasked { can_retrieve })).await?;
@@ -196,13 +217,16 @@ impl Coordinator {
         match self.retrieve(maker.as_deref(), &id).await? {
             Some(Retrieved::Ended { completion, calls }) => self.take_retrieved(id, completion, calls).await,
             Some(Retrieved::InProgress | Retrieved::NotFound) | None => {
+                if self.answered_from_inbox().await? {
+                    return Ok(());
+                }
                 self.act(Event::Resolve(Evidence::Unsettled)).await
             }
         }
     }
 
     /// Goes on with a response that was read as a whole as if it had streamed to its end (P21).
-    async fn take_retrieved(
+    pub(super) async fn take_retrieved(
         &mut self,
         id: ResponseId,
         mut completion: Completion,
@@ -242,6 +266,9 @@ impl Coordinator {
                     }
                     let pause = self.seams.sleep(limits::RETRIEVE_EVERY);
                     self.drive(pause).await?;
+                    if self.bell.answer_waits() {
+                        return Ok(None); // somebody knows better
+                    }
                 }
                 Either::Left((Ok(answer), _)) => return Ok(Some(answer)),
                 Either::Left((Err(error), _)) => {

@@ -5,6 +5,7 @@ mod bounds;
 mod holds;
 mod jobs;
 mod keys;
+mod letters;
 mod lost;
 mod next;
 mod open;

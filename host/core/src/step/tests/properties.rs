@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::checkpoint::CallState;
+use crate::inbox::{About, Command, Letter};
 use crate::reconcile::UncertaintyRules;
 
 /// A kind of event and two choices, read against the state so that most events fit it.
@@ -128,6 +129,7 @@ impl Run {
                 7 => Event::CutOff(vec![(self.some_call(one), JobOutcome::Output("late".into()))]),
                 _ => Event::Stop,
             },
+            26 if one % 4 == 0 => self.letter(one / 4, two),
             26 => Event::Resume { why: "x".into() },
             27 => {
                 let command = match one % 16 {
@@ -152,6 +154,22 @@ impl Run {
                 open
             }
         }
+    }
+
+    /// A command that fits, or one that was left at another time.
+    fn letter(&mut self, one: u8, two: u8) -> Event {
+        let command = match one % 5 {
+            0 => Command::Cancel,
+            1 => Command::Reconcile(Reconcile::Abandon),
+            2 => Command::Reconcile(Reconcile::Receipt(self.some_response(two))),
+            _ => Command::Reconcile(Reconcile::Resend),
+        };
+        let about = command.about(self.host.machine.session());
+        let About { target, digest } =
+            about.unwrap_or_else(|_| About { target: "none".into(), digest: "of another time".into() });
+        let (kind, body) = (command.kind().to_owned(), command.body());
+        let letter = Letter { id: target.clone(), kind, target, digest, body, who: "op".into() };
+        Event::Letter { letter, ended: vec![(self.some_call(two), JobOutcome::Output("late".into()))] }
     }
 
     /// As they were, or narrower.

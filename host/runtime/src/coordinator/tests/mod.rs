@@ -7,6 +7,7 @@ mod delivery;
 mod holds;
 mod jobs;
 mod leases;
+mod letters;
 mod opening;
 mod promises;
 mod resume;
