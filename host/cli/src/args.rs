@@ -139,6 +139,12 @@ pub(crate) enum SessionCommand {
                             wharf session reconcile s1 --abandon            end the turn, send nothing"
     )]
     Reconcile(ReconcileArgs),
+    /// Cancels what runs and what waits in the open turn, whichever process has it; the turn is kept
+    #[command(after_help = "Example:\n  wharf session cancel s1")]
+    Cancel(CancelArgs),
+    /// Takes a session from the process that has it, which stops at its next step
+    #[command(after_help = "Example:\n  wharf session takeover s1 && wharf session resume s1")]
+    Takeover(TakeoverArgs),
     /// Writes the checkpoint of the open or last turn as JSON
     #[command(after_help = "Example:\n  wharf session export s1 > s1.json")]
     Export(ExportArgs),
@@ -157,6 +163,32 @@ pub(crate) struct SessionListArgs {
 /// `wharf session show`.
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    #[command(flatten)]
+    pub(crate) harness: HarnessArg,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `wharf session cancel`.
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    #[command(flatten)]
+    pub(crate) harness: HarnessArg,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `wharf session takeover`.
+#[derive(Debug, Args)]
+pub(crate) struct TakeoverArgs {
     /// The session
     #[arg(value_name = "ID")]
     pub(crate) session: String,

@@ -62,6 +62,8 @@ async fn dispatch(command: Command) -> anyhow::Result<Exit> {
         Command::Session(SessionCommand::Show(args)) => session::show(args).await,
         Command::Session(SessionCommand::Resume(args)) => session::resume(args).await,
         Command::Session(SessionCommand::Reconcile(args)) => session::reconcile(args).await,
+        Command::Session(SessionCommand::Cancel(args)) => session::cancel(args).await,
+        Command::Session(SessionCommand::Takeover(args)) => session::takeover(args).await,
         Command::Session(SessionCommand::Export(args)) => session::export(args).await,
         Command::Tool(ToolCommand::Inspect(args)) => tool::inspect(args).await,
         Command::Tool(ToolCommand::Call(args)) => tool::call(args).await,

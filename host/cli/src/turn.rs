@@ -132,7 +132,7 @@ impl Turn<'_> {
 }
 
 /// Who answers: a word for people.
-fn who() -> String {
+pub(crate) fn who() -> String {
     std::env::var("USER").unwrap_or_else(|_| "an operator".to_owned()) // there may be no such variable
 }
 

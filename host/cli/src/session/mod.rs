@@ -1,5 +1,6 @@
 //! `wharf session …`: what is stored, and going on with it. Looking takes no lease.
 
+mod owner;
 mod show;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::table::Table;
 use crate::turn::{self, Beginning};
 use crate::{limits, screen};
 
+pub(crate) use owner::{cancel, takeover};
 pub(crate) use show::show;
 
 /// `wharf session list`.
@@ -108,6 +110,14 @@ pub(crate) async fn reconcile(args: ReconcileArgs) -> anyhow::Result<Exit> {
         (None, true) => Reconcile::Resend,
         (None, false) => Reconcile::Abandon,
     };
+    // A process that has the session is told; else the answer is given by opening it.
+    if !args.turn.take_over {
+        let store = file.store()?;
+        let key = open::existing_session(&*store, &args.session).await?;
+        if let Some(exit) = owner::answer(store, &key, &answer, args.turn.json).await? {
+            return Ok(exit);
+        }
+    }
     turn::run(&file, args.turn, Some(&args.session), Beginning::Reconcile { answer, accept_wider: args.accept_wider })
         .await
 }

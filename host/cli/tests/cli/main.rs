@@ -5,6 +5,7 @@ mod components;
 mod examples;
 mod init_and_check;
 mod kit;
+mod owner;
 mod provider;
 mod sessions;
 mod signals;
