@@ -66,17 +66,16 @@ impl Place {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::time::Duration;
-
     use rusqlite::ffi;
 
+    use super::super::SqliteOptions;
     use super::*;
 
     // Rights cannot be taken from a test that runs as root, so the codes themselves are tried.
     #[test]
     fn each_code_says_whether_waiting_helps() {
         let dir = tempfile::TempDir::new().unwrap();
-        let place = Place::prepare(dir.path(), Duration::from_secs(1), None).unwrap();
+        let place = Place::prepare(dir.path(), &SqliteOptions::default()).unwrap();
         let path = place.path().display().to_string();
         let explain = |code: i32| {
             place.explain("appending", &rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("said".to_owned())))

@@ -76,6 +76,9 @@ pub struct SqliteOptions {
     pub bytes_max: Option<u64>,
     /// What happens at each point of each write, for tests. `Crash` stops the handle as if the process had ended.
     pub fault: Option<Fault>,
+    /// Name of the SQLite VFS that every connection of the store goes through; `None` for the system's own. For tests that
+    /// put faults under SQLite: it is to be registered before the store is opened, and to stand for the same files.
+    pub vfs: Option<String>,
 }
 
 impl Default for SqliteOptions {
@@ -86,6 +89,7 @@ impl Default for SqliteOptions {
             busy_timeout: BUSY_TIMEOUT,
             bytes_max: None,
             fault: None,
+            vfs: None,
         }
     }
 }
@@ -119,8 +123,8 @@ impl SqliteStore {
     ///
     /// As [`SqliteStore::open`].
     pub fn open_with(dir: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
-        let SqliteOptions { clock, busy_timeout, bytes_max, fault } = options;
-        let place = Place::prepare(dir.as_ref(), busy_timeout, bytes_max)?;
+        let place = Place::prepare(dir.as_ref(), &options)?;
+        let SqliteOptions { clock, fault, .. } = options;
         let readers = Readers::start(&place)?;
         let watch = Watch::start(&place)?;
         let counters = Arc::new(Counters::default());

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::SqliteOptions;
 use super::failure::Failure;
 use crate::StoreError;
 use crate::limits::{LOG_BYTES_KEPT, STATEMENTS_KEPT};
@@ -37,18 +38,20 @@ pub(super) struct Place {
     path: PathBuf,
     busy_timeout: Duration,
     bytes_max: Option<u64>,
+    vfs: Option<String>,
     file: Option<FileId>,
 }
 
 impl Place {
     /// Makes folder and file if they are absent, and brings the file to the newest form.
-    pub(super) fn prepare(dir: &Path, busy_timeout: Duration, bytes_max: Option<u64>) -> Result<Self, StoreError> {
+    pub(super) fn prepare(dir: &Path, options: &SqliteOptions) -> Result<Self, StoreError> {
         let path = make(dir).map_err(|error| StoreError::Io {
             what: format!("making the store in {}", dir.display()),
             why: error.to_string(),
             transient: false,
         })?;
-        let mut place = Self { path, busy_timeout, bytes_max, file: None };
+        let SqliteOptions { busy_timeout, bytes_max, vfs, .. } = options.clone();
+        let mut place = Self { path, busy_timeout, bytes_max, vfs, file: None };
         // SQLite takes what is shorter than its header for an empty database, and would write over it.
         let size = fs::symlink_metadata(&place.path).map(|meta| meta.len());
         if size.is_ok_and(|size| (1..SIZE_MIN).contains(&size)) {
@@ -105,7 +108,11 @@ impl Place {
         // resolved already, so a link in the file's place is not followed.
         let flags =
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        Connection::open_with_flags(&self.path, flags)
+        let opened = match &self.vfs {
+            Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str()),
+            None => Connection::open_with_flags(&self.path, flags),
+        };
+        opened
             .and_then(|conn| conn.busy_timeout(self.busy_timeout).map(|()| conn))
             .inspect(|conn| conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT))
             .map_err(|error| self.explain("opening the store", &error))
@@ -294,7 +301,7 @@ mod tests {
     #[test]
     fn every_connection_syncs_each_commit_and_those_for_reading_cannot_write() {
         let dir = tempfile::TempDir::new().unwrap();
-        let place = Place::prepare(dir.path(), Duration::from_secs(1), None).unwrap();
+        let place = Place::prepare(dir.path(), &SqliteOptions::default()).unwrap();
         let settings = |conn: &Connection| {
             let text = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0)).unwrap();
             let number = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();

@@ -208,3 +208,21 @@ fn clock_that_jumps_ahead_costs_the_lease_and_never_two_owners() {
     assert_eq!(history(&store, &second), stored(&second, &["r1"]));
     assert_eq!(block_on(store.inbox(&JournalKey::local("s"))), Ok(vec![]));
 }
+
+#[test]
+fn database_is_opened_through_the_vfs_that_is_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let through =
+        |vfs: &str| SqliteStore::open_with(dir.path(), SqliteOptions { vfs: Some(vfs.into()), ..frozen_clock() });
+    // Without locks of the system's: it refuses the log, which is shared memory, and so shows that it was asked.
+    let error = through("unix-none").err();
+    assert!(
+        matches!(&error, Some(StoreError::Io { why, transient: false, .. }) if why.contains("write-ahead log")),
+        "{error:?}"
+    );
+    assert!(matches!(through("nobody's").err(), Some(StoreError::Io { .. })));
+    let store = through("unix").unwrap();
+    let lease = owned(&store, "s", TTL);
+    assert_eq!(block_on(store.append(&lease, append(0, "r1"))), Ok(Seq(1)));
+    assert_eq!(history(&store, &lease), stored(&lease, &["r1"]));
+}
