@@ -1,5 +1,6 @@
 //! The embedded store.
 
+mod corpus;
 mod damage;
 mod faults;
 mod model;
