@@ -25,6 +25,16 @@ pub enum StoreError {
         /// Which session.
         session: String,
     },
+    /// The session was deleted, and with it all that it held. Its name is not used again.
+    #[error("session {session:?} was deleted by {who} at {at_ms} (ms since 1970)")]
+    Deleted {
+        /// Which session.
+        session: String,
+        /// Who deleted it.
+        who: String,
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+    },
     /// The journal has another head than the caller expected (N4).
     #[error("stale: expected the journal of session {session:?} to end at record {expected}, it ends at {found}")]
     Stale {
@@ -113,6 +123,9 @@ impl From<StoreError> for Error {
             StoreError::Fenced { .. } => {
                 Some("another process owns the session now; look at it with `wharf session show`".to_owned())
             }
+            StoreError::Deleted { .. } => {
+                Some("the name of a deleted session cannot be used again; use another one".to_owned())
+            }
             StoreError::Newer { .. } => Some("use the newer wharf that wrote it".to_owned()),
             StoreError::Io { .. } | StoreError::Unknown { .. } => {
                 Some("mend the disk or the rights, then resume the session".to_owned())
@@ -123,6 +136,7 @@ impl From<StoreError> for Error {
             StoreError::Corrupt { .. } => ErrorKind::Corruption,
             StoreError::Busy { .. }
             | StoreError::Fenced { .. }
+            | StoreError::Deleted { .. }
             | StoreError::Stale { .. }
             | StoreError::Newer { .. }
             | StoreError::TooLarge { .. }

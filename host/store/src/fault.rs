@@ -31,6 +31,10 @@ pub enum Write {
     Release,
     /// [`crate::Store::put_inbox`].
     PutInbox,
+    /// [`crate::Store::delete`].
+    Delete,
+    /// [`crate::Store::sweep`].
+    Sweep,
 }
 
 /// The points of a write at which it can fail.

@@ -11,6 +11,7 @@ mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -204,10 +205,45 @@ pub struct SessionSummary {
     pub owner: Option<(Owner, Duration)>,
 }
 
+/// What stays of a session that an operator deleted, so that it is known that there was one and its name is not used again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletionMark {
+    /// Who deleted it.
+    pub who: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+impl DeletionMark {
+    /// What everybody is told who asks for the session that bears this mark.
+    pub fn refusal(&self, key: &JournalKey) -> StoreError {
+        StoreError::Deleted { session: key.session.to_string(), who: self.who.clone(), at_ms: self.at_ms }
+    }
+}
+
+/// What a sweep removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// So many blobs, whole ones and such as an append left over that did not come to its end.
+    pub blobs: u64,
+    /// So many bytes of them.
+    pub bytes: u64,
+}
+
+impl Swept {
+    /// What the removal of blobs of these sizes, in bytes, comes to.
+    pub fn of(sizes: impl IntoIterator<Item = usize>) -> Self {
+        sizes
+            .into_iter()
+            .fold(Self::default(), |all, size| Self { blobs: all.blobs + 1, bytes: all.bytes + size as u64 })
+    }
+}
+
 /// Journals with leases, fences and inboxes.
 ///
 /// The methods take `&self` and may be called from many tasks. A future that is dropped may or may not have had its
-/// effect, as after a crash.
+/// effect, as after a crash. Of a session that was [deleted](Store::delete) everything but [`Store::sessions`] says
+/// [`StoreError::Deleted`].
 pub trait Store: Send + Sync + 'static {
     /// Takes the right to append. An absent journal is made, empty. The live owner's own token succeeds again with the same
     /// fence (N2). After expiry anyone may acquire; each change of the owner raises the fence (N6).
@@ -237,7 +273,18 @@ pub trait Store: Send + Sync + 'static {
     /// Ends ownership and keeps everything (N5).
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
 
-    /// The newest sessions of an organisation, at most `limit`.
+    /// Removes all that the session holds - records, snapshot, blobs whole or left over, inbox, lease - and leaves the mark
+    /// (design promise 5). Durable before it returns; after a crash the session is whole or gone. Only the owner may (N3),
+    /// and there is nothing to release afterwards.
+    fn delete<'a>(&'a self, lease: &'a Lease, mark: DeletionMark) -> StoreFuture<'a, ()>;
+
+    /// Removes this session's blobs that `named` does not hold, and what appends that did not come to their end left over.
+    /// The caller read `named` from all the records, as a store does not look into one. Fenced like an append, and renews
+    /// the lease like one: [`Lease::head`] says up to where the caller read, and another head is [`StoreError::Stale`],
+    /// because a record that came since may name what `named` does not.
+    fn sweep<'a>(&'a self, lease: &'a Lease, named: &'a BTreeSet<BlobDigest>) -> StoreFuture<'a, Swept>;
+
+    /// The newest sessions of an organisation, at most `limit`. Deleted ones are not among them.
     fn sessions<'a>(&'a self, org: &'a OrgId, limit: usize) -> StoreFuture<'a, Vec<SessionSummary>>;
 
     /// Reads a blob; `None` if it is missing.
@@ -250,6 +297,6 @@ pub trait Store: Send + Sync + 'static {
     fn inbox<'a>(&'a self, key: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>>;
 
     /// Waits until more than `seen` items are in the inbox, at once if they are; [`limits::INBOX_WAKE_MAX`] after an item
-    /// was put, by whatever process, this has resolved (M9). Dropping the future ends the wait.
+    /// was put, or the session deleted, by whatever process, this has resolved (M9). Dropping the future ends the wait.
     fn inbox_grows<'a>(&'a self, key: &'a JournalKey, seen: usize) -> StoreFuture<'a, ()>;
 }

@@ -4,7 +4,7 @@
 //! it is reported as done, unless a [`crate::Fault`] hook stops it in between. It knows no executor (every future is ready at
 //! once), no wall clock (time is what the given clock says) and no record's meaning.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use wharf_core::{BlobDigest, Fence, OrgId, Seq};
 use crate::fault::{Fault, FaultAction, FaultPoint, Stage, Write};
 use crate::limits::INBOX_ITEMS_MAX;
 use crate::{
-    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store, StoreError,
-    StoreFuture, StoredRecord,
+    Acquire, Append, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store,
+    StoreError, StoreFuture, StoredRecord, Swept,
 };
 
 /// Time since any fixed moment; never goes back.
@@ -32,6 +32,7 @@ struct Journal {
     blobs: BTreeMap<BlobDigest, Arc<Vec<u8>>>,
     // Each item with whether it is consumed: a consumed one still is the first on its target.
     inbox: Vec<(InboxItem, bool)>,
+    deleted: Option<DeletionMark>,
 }
 
 type Image = BTreeMap<JournalKey, Journal>;
@@ -101,7 +102,8 @@ impl MemoryStore {
         if state.down {
             return Err(down());
         }
-        Ok(look(state.written.get(key).unwrap_or(&Journal::default())))
+        let nothing = Journal::default();
+        Ok(look(state.written.get(key).unwrap_or(&nothing).alive(key)?))
     }
 
     /// Makes one change in both images. `change` must refuse before it alters anything, and depend on nothing but its
@@ -115,13 +117,18 @@ impl MemoryStore {
         let now = (self.clock)();
         let mut state = self.lock();
         state.pass(FaultPoint { write, stage: Stage::BeforeWrite })?;
-        change(state.written.entry(key.clone()).or_default(), now)?;
+        let change = |image: &mut Image| {
+            let journal = image.entry(key.clone()).or_default();
+            journal.alive(key)?;
+            change(journal, now)
+        };
+        change(&mut state.written)?;
         if let Err(error) = state.pass(FaultPoint { write, stage: Stage::AfterWriteBeforeSync }) {
             let former = state.synced.get(key).cloned().unwrap_or_default();
             state.written.insert(key.clone(), former);
             return Err(error);
         }
-        let done = change(state.synced.entry(key.clone()).or_default(), now)?;
+        let done = change(&mut state.synced)?;
         state.pass(FaultPoint { write, stage: Stage::AfterSyncBeforeAnswer })?;
         Ok(done)
     }
@@ -146,10 +153,11 @@ impl State {
     fn wake(&mut self) {
         let nothing = Journal::default();
         for waiter in std::mem::take(&mut self.waiting) {
-            let items = self.written.get(&waiter.key).unwrap_or(&nothing).waiting().count();
-            if items > waiter.seen {
+            let journal = self.written.get(&waiter.key).unwrap_or(&nothing);
+            let grown = journal.alive(&waiter.key).map(|journal| journal.waiting().count() > waiter.seen);
+            if grown != Ok(false) {
                 // Refused only if nobody waits any more.
-                let _ = waiter.wake.send(Ok(()));
+                let _ = waiter.wake.send(grown.map(|_| ()));
             } else if !waiter.wake.is_canceled() {
                 self.waiting.push(waiter);
             }
@@ -162,6 +170,10 @@ fn down() -> StoreError {
 }
 
 impl Journal {
+    fn alive(&self, key: &JournalKey) -> Result<&Self, StoreError> {
+        self.deleted.as_ref().map_or(Ok(self), |mark| Err(mark.refusal(key)))
+    }
+
     fn head(&self) -> Seq {
         self.records.last().map_or(Seq(0), |last| last.seq)
     }
@@ -198,12 +210,14 @@ impl Journal {
         }
     }
 
+    fn expect_head(&self, lease: &Lease, expected: Seq) -> Result<(), StoreError> {
+        let (session, found) = (lease.key.session.to_string(), self.head());
+        if expected == found { Ok(()) } else { Err(StoreError::Stale { session, expected, found }) }
+    }
+
     fn append(&mut self, lease: &Lease, append: &Append, now: Duration) -> Result<Seq, StoreError> {
         self.check(lease, now)?;
-        if append.expected != self.head() {
-            let session = lease.key.session.to_string();
-            return Err(StoreError::Stale { session, expected: append.expected, found: self.head() });
-        }
+        self.expect_head(lease, append.expected)?;
         for (at, id) in append.consumed.iter().enumerate() {
             let waits = self.waiting().any(|item| item.id == *id);
             if !waits || append.consumed.iter().take(at).any(|earlier| earlier == id) {
@@ -224,6 +238,15 @@ impl Journal {
         }
         self.held = Some((lease.owner.clone(), now.saturating_add(lease.ttl)));
         Ok(self.head())
+    }
+
+    fn sweep(&mut self, lease: &Lease, named: &BTreeSet<BlobDigest>, now: Duration) -> Result<Swept, StoreError> {
+        self.check(lease, now)?;
+        self.expect_head(lease, lease.head)?;
+        let removed = self.blobs.extract_if(.., |digest, _| !named.contains(digest));
+        let swept = Swept::of(removed.map(|(_, bytes)| bytes.len()));
+        self.held = Some((lease.owner.clone(), now.saturating_add(lease.ttl)));
+        Ok(swept)
     }
 
     fn put(&mut self, item: &InboxItem) -> Result<InboxPut, StoreError> {
@@ -295,6 +318,20 @@ impl Store for MemoryStore {
             journal.held = None;
             Ok(())
         })))
+    }
+
+    fn delete<'a>(&'a self, lease: &'a Lease, mark: DeletionMark) -> StoreFuture<'a, ()> {
+        let deleted = self.write(Write::Delete, &lease.key, |journal, now| {
+            journal.check(lease, now)?;
+            *journal = Journal { deleted: Some(mark.clone()), ..Journal::default() };
+            Ok(())
+        });
+        self.lock().wake();
+        Box::pin(ready(deleted))
+    }
+
+    fn sweep<'a>(&'a self, lease: &'a Lease, named: &'a BTreeSet<BlobDigest>) -> StoreFuture<'a, Swept> {
+        Box::pin(ready(self.write(Write::Sweep, &lease.key, |journal, now| journal.sweep(lease, named, now))))
     }
 
     fn sessions<'a>(&'a self, org: &'a OrgId, limit: usize) -> StoreFuture<'a, Vec<SessionSummary>> {

@@ -38,6 +38,7 @@
 mod inbox;
 mod journal;
 mod leases;
+mod removal;
 
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ use wharf_core::{Fence, InboxId, RecordId, Seq};
 pub use inbox::*;
 pub use journal::*;
 pub use leases::*;
+pub use removal::*;
 
 use crate::{Acquire, Append, InboxItem, JournalKey, Lease, NewRecord, Owner, Store, StoreError, StoredRecord};
 
@@ -105,6 +107,12 @@ statements![
     item_is_consumed_with_its_record_or_not_at_all,
     full_inbox_refuses,
     growing_inbox_wakes_who_waits,
+    deleted_session_is_gone_and_says_so,
+    others_cannot_delete_or_sweep,
+    empty_session_is_deleted_too,
+    deletion_ends_the_wait_for_an_inbox,
+    sweep_removes_what_is_not_named,
+    sweep_with_another_head_is_refused,
 ];
 
 const TTL: Duration = Duration::from_secs(60);

@@ -24,11 +24,11 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// True if running it after it may have been committed does no harm: an append looks for its records first, a renewal
-    /// and an item put twice are the same as once.
+    /// True if running it after it may have been committed does no harm: an append looks for its records and a deletion
+    /// for its mark first; a renewal, a sweep and an item put twice are the same as once.
     pub(super) fn may_repeat(&self) -> bool {
         match self.write {
-            Write::Append | Write::Renew | Write::PutInbox | Write::Acquire => true,
+            Write::Append | Write::Renew | Write::PutInbox | Write::Acquire | Write::Delete | Write::Sweep => true,
             Write::Release => false,
         }
     }

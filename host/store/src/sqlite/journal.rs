@@ -32,10 +32,7 @@ pub(super) fn append(
         return Ok(Appended::Whole(head));
     }
     let row = leases::check(conn, lease, now)?;
-    if row.head != append.expected {
-        let session = lease.key.session.to_string();
-        return Err(StoreError::Stale { session, expected: append.expected, found: row.head }.into());
-    }
+    row.expect_head(lease, append.expected)?;
     if !blobs::write(conn, row.id, &append.blobs)? {
         return Ok(Appended::More);
     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wharf_core::{Fence, Seq};
 
 use super::failure::Failure;
-use crate::{Acquire, JournalKey, Lease, Owner, StoreError};
+use crate::{Acquire, DeletionMark, JournalKey, Lease, Owner, StoreError};
 
 /// A session's row.
 #[derive(Debug)]
@@ -31,11 +31,23 @@ struct Held {
 pub(super) const COLUMNS: &str = "id, head, updated_ms, fence, token, label, until_ms, ttl_ms";
 
 impl JournalRow {
+    /// The session's row; this is where a deleted session is refused.
     pub(super) fn find(conn: &Connection, key: &JournalKey) -> Result<Option<Self>, Failure> {
         let mut find = conn.prepare_cached(
-            "SELECT id, head, updated_ms, fence, token, label, until_ms, ttl_ms FROM journal WHERE org = ?1 AND session = ?2",
+            "SELECT id, head, updated_ms, fence, token, label, until_ms, ttl_ms, deleted_by, deleted_ms
+             FROM journal WHERE org = ?1 AND session = ?2",
         )?;
-        Ok(find.query_row(params![key.org.as_str(), key.session.as_str()], Self::from_row).optional()?)
+        let found = find.query_row(params![key.org.as_str(), key.session.as_str()], |row| {
+            let at_ms = row.get::<_, Option<i64>>(9)?;
+            Ok((Self::from_row(row)?, row.get::<_, Option<String>>(8)?.zip(at_ms)))
+        });
+        match found.optional()? {
+            Some((_, Some((who, at_ms)))) => {
+                Err(DeletionMark { who, at_ms: at_ms.cast_unsigned() }.refusal(key).into())
+            }
+            Some((row, None)) => Ok(Some(row)),
+            None => Ok(None),
+        }
     }
 
     /// The session's row, made if it is absent.
@@ -72,6 +84,12 @@ impl JournalRow {
         // More than its whole time left means that the clock was set back: it has at most its whole time.
         let left = u64::try_from(left.min(held.ttl_ms)).unwrap_or(0);
         (left > 0).then_some((&held.owner, Duration::from_millis(left)))
+    }
+
+    /// Refuses an owner that knows another head (N4).
+    pub(super) fn expect_head(&self, lease: &Lease, expected: Seq) -> Result<(), StoreError> {
+        let (session, found) = (lease.key.session.to_string(), self.head);
+        if expected == found { Ok(()) } else { Err(StoreError::Stale { session, expected, found }) }
     }
 
     fn clock_was_set_back(&self, now: Duration) -> bool {
@@ -131,6 +149,11 @@ pub(super) fn check(conn: &Connection, lease: &Lease, now: Duration) -> Result<J
 /// See [`crate::Store::renew`].
 pub(super) fn renew(conn: &Connection, lease: &Lease, now: Duration) -> Result<(), Failure> {
     let row = check(conn, lease, now)?;
+    prolong(conn, &row, lease, now)
+}
+
+/// Gives the lease its whole time again.
+pub(super) fn prolong(conn: &Connection, row: &JournalRow, lease: &Lease, now: Duration) -> Result<(), Failure> {
     conn.prepare_cached("UPDATE journal SET until_ms = ?2, ttl_ms = ?3 WHERE id = ?1")?.execute(params![
         row.id,
         millis(now.saturating_add(lease.ttl)),

@@ -10,11 +10,12 @@ mod job;
 mod journal;
 mod leases;
 mod reader;
+mod removal;
 mod schema;
 mod watch;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -35,8 +36,8 @@ use self::watch::Watch;
 use self::writer::{Attempt, Counters, Writer};
 use crate::limits::{BUSY_TIMEOUT, LEASE_TTL, WRITES_WAITING_MAX};
 use crate::{
-    Acquire, Append, Clock, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store,
-    StoreError, StoreFuture, StoredRecord, Write,
+    Acquire, Append, Clock, DeletionMark, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary,
+    Store, StoreError, StoreFuture, StoredRecord, Swept, Write,
 };
 
 /// Journals in one SQLite database that several processes may have open at once (M1).
@@ -175,6 +176,8 @@ impl SqliteStore {
             Write::Renew => "renewing the lease",
             Write::Release => "releasing the session",
             Write::PutInbox => "putting an item into the inbox",
+            Write::Delete => "deleting the session",
+            Write::Sweep => "collecting blobs",
         };
         let (step, answer): (_, oneshot::Receiver<Result<T, StoreError>>) = Typed::new(run);
         let job = Job { write, what, bytes, retry_until, attempts: 0, doubt: false, step: Box::new(step) };
@@ -200,16 +203,19 @@ impl SqliteStore {
         run: impl FnMut(&Attempt<'_>) -> Result<Ran<T>, Failure> + Send + 'static,
     ) -> StoreFuture<'a, T> {
         let now = Instant::now();
-        let begun = self.granted().get(&lease.key).copied().unwrap_or(now);
-        // A lease that outlasts the clock is tried for as long as a usual one.
-        let until = begun.checked_add(lease.ttl / 3 * 2).or_else(|| now.checked_add(LEASE_TTL));
-        let answer = self.write(write, bytes, until, run);
+        let answer = self.write(write, bytes, self.retry_until(lease, now), run);
         async move {
             let done = answer.await?;
             self.granted().insert(lease.key.clone(), now);
             Ok(done)
         }
         .boxed()
+    }
+
+    /// When a third of the lease is left (L63). One that outlasts the clock is tried for as long as a usual one.
+    fn retry_until(&self, lease: &Lease, now: Instant) -> Option<Instant> {
+        let begun = self.granted().get(&lease.key).copied().unwrap_or(now);
+        begun.checked_add(lease.ttl / 3 * 2).or_else(|| now.checked_add(LEASE_TTL))
     }
 
     fn granted(&self) -> std::sync::MutexGuard<'_, HashMap<JournalKey, Instant>> {
@@ -286,6 +292,27 @@ impl Store for SqliteStore {
         let lease = lease.clone();
         self.write(Write::Release, 0, None, move |attempt| {
             Ok(Ran::Done(leases::release(attempt.conn, &lease, attempt.now)?))
+        })
+    }
+
+    fn delete<'a>(&'a self, lease: &'a Lease, mark: DeletionMark) -> StoreFuture<'a, ()> {
+        let until = self.retry_until(lease, Instant::now());
+        let theirs = lease.clone();
+        let answer = self.write(Write::Delete, 0, until, move |attempt| {
+            Ok(Ran::Done(removal::delete(attempt.conn, &theirs, &mark, attempt.now, attempt.doubt)?))
+        });
+        async move {
+            answer.await?;
+            self.granted().remove(&lease.key);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn sweep<'a>(&'a self, lease: &'a Lease, named: &'a BTreeSet<BlobDigest>) -> StoreFuture<'a, Swept> {
+        let (theirs, named) = (lease.clone(), named.clone());
+        self.write_as_owner(Write::Sweep, 0, lease, move |attempt| {
+            Ok(Ran::Done(removal::sweep(attempt.conn, &theirs, &named, attempt.now)?))
         })
     }
 

@@ -149,6 +149,7 @@ impl Writer {
             StoreError::Unknown { .. } => true,
             StoreError::Busy { .. }
             | StoreError::Fenced { .. }
+            | StoreError::Deleted { .. }
             | StoreError::Stale { .. }
             | StoreError::Corrupt { .. }
             | StoreError::Newer { .. }
