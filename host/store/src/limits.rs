@@ -52,6 +52,17 @@ pub const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Durati
 /// Size to which the write-ahead log is cut after it was copied: one burst must not keep the space for ever.
 pub const LOG_BYTES_KEPT: u64 = 64 << 20;
 
+/// Largest database that is written anew when a session was deleted: it takes about a second, in which nobody else writes,
+/// and as much memory.
+pub const COMPACT_BYTES_MAX: u64 = 64 << 20;
+
+/// How long the emptying of the log after a deletion waits for readers: longer than any read of ours takes, and too short for
+/// other sessions' writes to notice.
+pub const SCRUB_WAIT: Duration = Duration::from_millis(250);
+
+/// Pause before the emptying of the log is tried again, if somebody read from it all the while.
+pub const SCRUB_PAUSE: Duration = Duration::from_secs(2);
+
 /// Prepared statements kept per connection: more than this crate has.
 pub const STATEMENTS_KEPT: usize = 64;
 

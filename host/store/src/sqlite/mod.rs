@@ -12,6 +12,7 @@ mod leases;
 mod reader;
 mod removal;
 mod schema;
+mod scrub;
 mod watch;
 mod writer;
 
@@ -43,6 +44,13 @@ use crate::{
 /// Journals in one SQLite database that several processes may have open at once (M1).
 ///
 /// A commit is synced before it is reported (M4). Dropping the store finishes what waits, which takes about a sync.
+///
+/// What was deleted is overwritten on the disk before the deletion is reported, in the database and in its log, with two
+/// exceptions. While another process reads from the log it cannot be emptied; that is then done at the next chance: after a
+/// later write, when the store is closed, or when the last process closes the database. And in a database larger than
+/// [`limits::COMPACT_BYTES_MAX`](crate::limits::COMPACT_BYTES_MAX) pieces of single rows, which SQLite once moved to another
+/// page, may stay in the free part of the old one until something else is written there; SQLite's `VACUUM` overwrites them at
+/// any time. What the file system or the disk keeps of former content is beyond a store.
 ///
 /// ```
 /// use wharf_store::{JournalKey, Loaded, SqliteStore, Store};
@@ -137,6 +145,7 @@ impl SqliteStore {
             fault,
             counters: Arc::clone(&counters),
             down: false,
+            scrub: None,
         };
         let (queue, jobs) = sync_channel(WRITES_WAITING_MAX);
         let writer = thread::Builder::new().name("wharf-write".to_owned()).spawn(move || writer.run(&jobs));

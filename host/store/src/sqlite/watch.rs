@@ -113,15 +113,24 @@ fn wait(shared: &Shared) -> Option<Vec<Waiter>> {
 
 /// Answers whoever can be answered and gives the others back.
 fn look(place: &Place, conn: &mut Option<Connection>, waiters: Vec<Waiter>) -> Vec<Waiter> {
-    let mut rest = Vec::with_capacity(waiters.len());
+    let mut rest: Vec<Waiter> = Vec::with_capacity(waiters.len());
+    let mut renewed = false;
     for mut waiter in waiters {
+        if renewed {
+            waiter.counted_at = None;
+        }
         match grown(place, conn, &mut waiter) {
             // Refused only if nobody waits any more.
             Ok(true) => drop(waiter.wake.send(Ok(()))),
             Ok(false) if waiter.wake.is_canceled() => {}
             Ok(false) => rest.push(waiter),
+            // The database is fine, the session is gone.
+            Err(error @ StoreError::Deleted { .. }) => drop(waiter.wake.send(Err(error))),
             Err(error) => {
+                // Another connection counts versions anew, so no count of this one's holds.
                 *conn = None;
+                renewed = true;
+                rest.iter_mut().for_each(|waiter| waiter.counted_at = None);
                 drop(waiter.wake.send(Err(error)));
             }
         }
@@ -133,7 +142,6 @@ fn grown(place: &Place, conn: &mut Option<Connection>, waiter: &mut Waiter) -> R
     place.check_same_file()?;
     if conn.is_none() {
         *conn = Some(place.connect_to_read()?);
-        waiter.counted_at = None;
     }
     let Some(conn) = conn.as_ref() else { return Ok(false) };
     let look = || -> Result<bool, Failure> {

@@ -15,8 +15,9 @@ use rusqlite::Connection;
 use super::failure::Failure;
 use super::job::{Job, Ran};
 use super::schema::Place;
-use crate::limits::{RETRY_PAUSE, WRITES_TOGETHER_BYTES_MAX, WRITES_TOGETHER_MAX};
-use crate::{Clock, Fault, FaultAction, FaultPoint, Stage, StoreError};
+use super::scrub::scrub;
+use crate::limits::{RETRY_PAUSE, SCRUB_PAUSE, WRITES_TOGETHER_BYTES_MAX, WRITES_TOGETHER_MAX};
+use crate::{Clock, Fault, FaultAction, FaultPoint, Stage, StoreError, Write};
 
 /// Counts since the store was opened.
 #[derive(Debug, Default)]
@@ -36,6 +37,8 @@ pub(super) struct Writer {
     pub(super) conn: Option<Connection>,
     /// A fault hook stopped the machine.
     pub(super) down: bool,
+    /// When what was deleted is to be taken off the disk, if it could not be at once.
+    pub(super) scrub: Option<Instant>,
 }
 
 /// What a write works with during one attempt.
@@ -94,12 +97,20 @@ impl Writer {
                 self.commit(jobs, &mut again, &mut later);
             }
         }
+        if self.scrub.is_some() {
+            self.scrub();
+        }
     }
 
     /// Runs jobs in one transaction, or in one each if a job breaks it for the others.
     fn commit(&mut self, mut jobs: Vec<Job>, again: &mut Vec<Job>, later: &mut Vec<(Instant, Job)>) {
         match self.transact(&mut jobs) {
             Ok(outcomes) => {
+                let deleted =
+                    |(job, outcome): (&Job, &Outcome)| job.write == Write::Delete && matches!(outcome, Outcome::Done);
+                if jobs.iter().zip(&outcomes).any(deleted) || self.scrub.is_some_and(|due| due <= Instant::now()) {
+                    self.scrub();
+                }
                 for (job, outcome) in jobs.into_iter().zip(outcomes) {
                     match outcome {
                         Outcome::Done => job.step.answer(Ok(())),
@@ -122,6 +133,25 @@ impl Writer {
                 self.apart(jobs, &error, again, later);
             }
         }
+    }
+
+    /// Takes what was deleted off the disk. The deletion stands whether or not that succeeds.
+    fn scrub(&mut self) {
+        let Some(conn) = self.conn.as_ref().filter(|_| !self.down) else { return };
+        let later = Some(Instant::now() + SCRUB_PAUSE);
+        self.scrub = match scrub(conn) {
+            Ok(true) => None,
+            Ok(false) => {
+                tracing::info!("what was deleted stays in the log while others read from it");
+                later
+            }
+            Err(failure) => {
+                let error = self.place.fail("overwriting what was deleted", failure);
+                tracing::warn!(%error, "what was deleted is not overwritten yet");
+                self.conn = None;
+                later
+            }
+        };
     }
 
     fn apart(&mut self, mut jobs: Vec<Job>, error: &StoreError, again: &mut Vec<Job>, later: &mut Vec<(Instant, Job)>) {

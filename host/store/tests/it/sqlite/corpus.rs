@@ -9,8 +9,8 @@ use futures::executor::block_on;
 use tempfile::TempDir;
 use wharf_core::{BlobDigest, Fence, OrgId, Seq};
 use wharf_store::{
-    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, SessionSummary, SqliteOptions, SqliteStore, Store,
-    StoreError, StoredRecord,
+    Acquire, Append, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Loaded, SessionSummary, SqliteOptions,
+    SqliteStore, Store, StoreError, StoredRecord,
 };
 
 use super::{TTL, owner, record};
@@ -114,6 +114,27 @@ fn expect_content(store: &dyn Store) {
     });
 }
 
+fn deleted() -> JournalKey {
+    JournalKey::local("deleted")
+}
+
+fn mark() -> DeletionMark {
+    DeletionMark { who: "ann".into(), at_ms: 9 }
+}
+
+fn gone<T>() -> Result<T, StoreError> {
+    Err(StoreError::Deleted { session: "deleted".into(), who: "ann".into(), at_ms: 9 })
+}
+
+/// What form 2 adds: the mark of a deletion.
+fn write_deletion(store: &dyn Store) {
+    block_on(async {
+        let lease = store.acquire(&deleted(), &owner("a"), TTL, Acquire::IfFree).await.unwrap();
+        assert_eq!(store.append(&lease, super::append(0, "r1")).await, Ok(Seq(1)));
+        assert_eq!(store.delete(&lease, mark()).await, Ok(()));
+    });
+}
+
 fn opened(form: u64) -> (TempDir, SqliteStore) {
     let dir = TempDir::new().unwrap();
     fs::copy(file(form), dir.path().join("wharf.db")).unwrap();
@@ -126,6 +147,18 @@ fn opened(form: u64) -> (TempDir, SqliteStore) {
 fn database_of_form_1_opens_with_all_its_content() {
     let (_dir, store) = opened(1);
     expect_content(&store);
+    // With all that came since.
+    write_deletion(&store);
+    assert_eq!(block_on(store.load(&deleted(), Seq(0))), gone());
+}
+
+// covers M3, M6
+#[test]
+fn database_of_form_2_opens_with_all_its_content() {
+    let (_dir, store) = opened(2);
+    expect_content(&store);
+    assert_eq!(block_on(store.load(&deleted(), Seq(0))), gone());
+    assert_eq!(block_on(store.acquire(&deleted(), &owner("b"), TTL, Acquire::TakeOver)), gone());
 }
 
 /// Makes the newest form's file: run once when a form is new, and never again for it.
@@ -135,6 +168,7 @@ fn file_for_the_newest_form() {
     let dir = TempDir::new().unwrap();
     let store = SqliteStore::open_with(dir.path(), options()).unwrap();
     write(&store);
+    write_deletion(&store);
     drop(store);
     let form = super::raw(dir.path()).pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap();
     let file = file(form.into());

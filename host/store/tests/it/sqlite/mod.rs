@@ -6,6 +6,7 @@ mod faults;
 mod model;
 mod opening;
 mod processes;
+mod removal;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
