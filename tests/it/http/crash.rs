@@ -1,7 +1,7 @@
 //! A turn whose process dies between any two records, over HTTP: whoever goes on finishes it, each call of the accepted
 //! responses gets one output on the wire, and no call of class never runs twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use wharf::core::record::{PauseReason, Reconcile};
 use wharf::core::{BlobDigest, ErrorKind, OrgId, Seq};
 use wharf::store::{
-    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store, StoreFuture,
-    StoredRecord,
+    Acquire, Append, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store,
+    StoreFuture, StoredRecord, Swept,
 };
 use wharf::{TurnResult, TurnStatus};
 use wharf_simulate::script::Retrieved;
@@ -277,6 +277,14 @@ impl Store for DyingStore {
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         self.store.release(lease)
+    }
+
+    fn delete<'a>(&'a self, lease: &'a Lease, mark: DeletionMark) -> StoreFuture<'a, ()> {
+        self.store.delete(lease, mark)
+    }
+
+    fn sweep<'a>(&'a self, lease: &'a Lease, named: &'a BTreeSet<BlobDigest>) -> StoreFuture<'a, Swept> {
+        self.store.sweep(lease, named)
     }
 
     fn sessions<'a>(&'a self, org: &'a OrgId, limit: usize) -> StoreFuture<'a, Vec<SessionSummary>> {

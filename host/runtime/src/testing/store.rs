@@ -1,14 +1,14 @@
 //! A store that fails where it is told to, and notes what became durable.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use wharf_core::{BlobDigest, Error, OrgId, Record, Seq};
 use wharf_store::{
-    Acquire, Append, InboxItem, InboxPut, JournalKey, Lease, Loaded, MemoryStore, Owner, SessionSummary, Store,
-    StoreError, StoreFuture, StoredRecord,
+    Acquire, Append, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Loaded, MemoryStore, Owner, SessionSummary,
+    Store, StoreError, StoreFuture, StoredRecord, Swept,
 };
 
 use super::{Gate, SimSeams, Timeline, line};
@@ -209,6 +209,14 @@ impl Store for TrialStore {
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         let work = Box::pin(async move { self.inner.release(lease).await });
         Box::pin(self.tried(StoreOp::Release, lease.key.session.as_str(), work))
+    }
+
+    fn delete<'a>(&'a self, lease: &'a Lease, mark: DeletionMark) -> StoreFuture<'a, ()> {
+        self.inner.delete(lease, mark)
+    }
+
+    fn sweep<'a>(&'a self, lease: &'a Lease, named: &'a BTreeSet<BlobDigest>) -> StoreFuture<'a, Swept> {
+        self.inner.sweep(lease, named)
     }
 
     fn sessions<'a>(&'a self, org: &'a OrgId, limit: usize) -> StoreFuture<'a, Vec<SessionSummary>> {
