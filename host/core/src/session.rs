@@ -1,12 +1,14 @@
 //! The fold of a whole journal: which turn is open, what its calls are, and what a later turn has to know of earlier ones
 //! (N1). Knows no store; [`Session::apply`] is the only way in which it changes.
 
+mod snapshot;
+
 use std::collections::{HashMap, HashSet};
 
 use crate::call::Call;
 use crate::checkpoint::{CallState, Checkpoint};
 use crate::error::Error;
-use crate::ids::{CallId, ResponseId, TurnId};
+use crate::ids::{CallId, ResponseId, Seq, TurnId};
 use crate::limits;
 use crate::model::{Item, Outcome};
 use crate::policy::{RefusalReason, ReplayClass};
@@ -123,18 +125,22 @@ impl Session {
     /// # Errors
     /// A corruption error that names the number of the first record that contradicts those before it (B11).
     pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, Error> {
-        let mut session = Self::default();
-        for (at, record) in records.into_iter().enumerate() {
-            session.apply(record).map_err(|e| {
-                Error::corruption(format!(
-                    "record {} ({}) contradicts the journal: {}",
-                    at + 1,
-                    record.kind(),
-                    e.message
-                ))
+        Self::default().fold_on(Seq(0), records)
+    }
+
+    /// The fold of what came before, up to and with this position, and of these records, which follow it.
+    ///
+    /// # Errors
+    /// As [`Session::fold`].
+    pub fn fold_on<'a>(mut self, after: Seq, records: impl IntoIterator<Item = &'a Record>) -> Result<Self, Error> {
+        let mut seq = after;
+        for record in records {
+            seq = seq.next();
+            self.apply(record).map_err(|e| {
+                Error::corruption(format!("record {seq} ({}) contradicts the journal: {}", record.kind(), e.message))
             })?;
         }
-        Ok(session)
+        Ok(self)
     }
 
     /// The harness that the session ran under last.

@@ -10,7 +10,7 @@ use wharf_core::step::{Effect, Event, Machine, Settings, step};
 use wharf_core::{Error, InboxId, Record, Seq};
 use wharf_store::{Acquire, InboxItem, InboxPut, JournalKey, Store, StoreError};
 
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::limits;
 use crate::seams::Seams;
 
@@ -82,8 +82,8 @@ pub async fn tell(
             }
         }
         if left.is_none() {
-            let (session, head) = fold(&*store, key).await?;
-            left = Some((leave(&*store, key, &session, command, who, &*seams).await?, head));
+            let folded = journal::fold(&*store, key).await?;
+            left = Some((leave(&*store, key, &folded.session, command, who, &*seams).await?, folded.head));
         }
         if seams.now() >= give_up {
             return Ok(Told::Waiting { owner });
@@ -145,11 +145,6 @@ async fn read_by_owner(
     Ok(None)
 }
 
-async fn fold(store: &dyn Store, key: &JournalKey) -> Result<(Session, Seq), Error> {
-    let records = crate::session::records(store, key).await?;
-    Ok((Session::fold(&records)?, Seq(records.len() as u64)))
-}
-
 /// Cancels as the owner: what another process left running is settled as cancelled, an uncertain request stays so, and the
 /// turn is parked (H, L62).
 async fn cancel(
@@ -178,7 +173,7 @@ async fn cancel(
         }
     }
     records.push(Record::Parked { why: "the turn was cancelled".to_owned() });
-    journal.append(&records).await?;
+    journal.append(&records, machine.session()).await?;
     Ok(())
 }
 
@@ -190,8 +185,10 @@ async fn cancel(
 pub async fn take_over(store: Arc<dyn Store>, seams: Arc<dyn Seams>, key: &JournalKey, who: &str) -> Result<(), Error> {
     let mut journal = Journal::acquire(store, seams, key, who, Acquire::TakeOver).await?;
     let done = async {
-        if journal.read().await?.open_turn().is_some() {
-            journal.append(&[Record::Parked { why: format!("{who} took the session over") }]).await?;
+        let session = journal.read().await?;
+        if session.open_turn().is_some() {
+            // It changes nothing of the fold.
+            journal.append(&[Record::Parked { why: format!("{who} took the session over") }], &session).await?;
         }
         Ok(())
     }

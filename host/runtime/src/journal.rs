@@ -7,8 +7,10 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use wharf_core::session::Session;
 use wharf_core::{Error, InboxId, Record, RecordId, Seq};
+use wharf_store::limits::RECORD_BYTES_MAX;
 use wharf_store::{
-    Acquire, Append, InboxItem, JournalKey, Lease, NewRecord, Owner, Store, StoreError, StoreFuture, StoredRecord,
+    Acquire, Append, InboxItem, JournalKey, Lease, Loaded, NewRecord, Owner, Store, StoreError, StoreFuture,
+    StoredRecord,
 };
 
 use crate::limits;
@@ -20,6 +22,9 @@ pub(crate) struct Journal {
     seams: Arc<dyn Seams>,
     lease: Lease,
     head: Seq,
+    /// Bytes of records since the last snapshot, and that one's own.
+    since_snapshot: usize,
+    snapshot: usize,
     /// When the lease was last known to be whole, by our own clock, taken before the store was asked.
     renewed: Duration,
 }
@@ -36,7 +41,7 @@ impl Journal {
         let owner = Owner { token: seams.fresh(), label: label.to_owned() };
         let renewed = seams.now();
         let lease = store.acquire(key, &owner, limits::LEASE_TTL, how).await?;
-        Ok(Self { store, seams, lease, head: Seq(0), renewed })
+        Ok(Self { store, seams, lease, head: Seq(0), since_snapshot: 0, snapshot: 0, renewed })
     }
 
     /// Takes the lease and reads everything.
@@ -46,31 +51,24 @@ impl Journal {
         key: &JournalKey,
         label: &str,
         how: Acquire,
-    ) -> Result<(Self, Vec<Record>), Error> {
+    ) -> Result<(Self, Result<Session, Error>), Error> {
         let mut journal = Self::acquire(store, seams, key, label, how).await?;
-        match journal.read_records().await {
-            Ok(records) => Ok((journal, records)),
-            Err(error) => {
-                journal.release_quietly().await;
-                Err(error)
-            }
-        }
+        let session = journal.read().await;
+        Ok((journal, session))
     }
 
     /// The fold of what is there.
     pub(crate) async fn read(&mut self) -> Result<Session, Error> {
-        Session::fold(&self.read_records().await?)
+        let folded = fold(&*self.store, &self.lease.key).await?;
+        self.head = folded.head;
+        self.since_snapshot = folded.since_snapshot;
+        self.snapshot = folded.snapshot;
+        Ok(folded.session)
     }
 
-    async fn read_records(&mut self) -> Result<Vec<Record>, Error> {
-        let loaded = self.store.load(&self.lease.key, Seq(0)).await?;
-        let records = decode(&*self.store, &self.lease.key, &loaded.records).await?;
-        self.head = loaded.head;
-        Ok(records)
-    }
-
-    /// Makes records durable, and answers the position of the last one.
-    pub(crate) async fn append(&mut self, records: &[Record]) -> Result<Seq, Error> {
+    /// Makes records durable, and answers the position of the last one. `after` is the fold with these records in it: now and
+    /// then a snapshot of it goes with them.
+    pub(crate) async fn append(&mut self, records: &[Record], after: &Session) -> Result<Seq, Error> {
         let at_ms = self.seams.wall_ms();
         let mut append = Append { expected: self.head, ..Append::default() };
         for record in records {
@@ -79,6 +77,7 @@ impl Journal {
                 append.consumed.push(InboxId::new(id));
             }
             let encoded = record.encode()?;
+            self.since_snapshot += encoded.body.len();
             append.blobs.extend(encoded.blob);
             append.records.push(NewRecord {
                 id: RecordId::new(self.seams.fresh()),
@@ -88,6 +87,7 @@ impl Journal {
                 body: encoded.body,
             });
         }
+        append.snapshot = self.snapshot(after);
         let first_asked = self.seams.now();
         let mut wait = limits::RETRY_FIRST;
         loop {
@@ -116,6 +116,18 @@ impl Journal {
             };
             wait = self.pause(wait, error).await?;
         }
+    }
+
+    /// A snapshot, if it is time for one. One that is too large is not kept, and not tried again soon.
+    fn snapshot(&mut self, after: &Session) -> Option<String> {
+        let due = limits::SNAPSHOT_AFTER_BYTES.max(self.snapshot.saturating_mul(limits::SNAPSHOT_AFTER_SIZES));
+        if self.since_snapshot < due {
+            return None;
+        }
+        let text = after.to_snapshot().inspect_err(|error| tracing::debug!(%error, "no snapshot is written")).ok()?;
+        self.since_snapshot = 0;
+        self.snapshot = text.len();
+        (text.len() <= RECORD_BYTES_MAX).then_some(text)
     }
 
     /// Looks for an append whose answer was lost: the records behind our head are ours, by sequence, fence and record id.
@@ -229,6 +241,61 @@ enum Found {
     NotOurs,
     /// The store cannot say now.
     Unreadable,
+}
+
+/// A journal as it was read.
+pub(crate) struct Folded {
+    pub(crate) session: Session,
+    /// The last record's position.
+    pub(crate) head: Seq,
+    /// Bytes of records behind the snapshot that was read.
+    since_snapshot: usize,
+    /// Bytes of that snapshot.
+    snapshot: usize,
+}
+
+/// Folds a journal from its newest snapshot on, or from its first record where there is none that this version reads.
+pub(crate) async fn fold(store: &dyn Store, key: &JournalKey) -> Result<Folded, Error> {
+    let loaded = store.load(key, Seq(0)).await?;
+    let Some((seq, text)) = &loaded.snapshot else { return fold_on(store, key, Session::default(), loaded).await };
+    match Session::from_snapshot(text) {
+        Ok(session) => fold_on(store, key, session, loaded).await,
+        Err(error) => {
+            tracing::debug!(%seq, %error, "a snapshot is passed over for the records");
+            let records = store.history(key, Seq(0), usize::MAX).await?;
+            let whole = Loaded { snapshot: None, head: records.last().map_or(Seq(0), |last| last.seq), records };
+            fold_on(store, key, Session::default(), whole).await
+        }
+    }
+}
+
+async fn fold_on(store: &dyn Store, key: &JournalKey, before: Session, loaded: Loaded) -> Result<Folded, Error> {
+    let (after, snapshot) = loaded.snapshot.as_ref().map_or((Seq(0), 0), |(seq, text)| (*seq, text.len()));
+    let records = decode(store, key, &loaded.records).await?;
+    Ok(Folded {
+        session: before.fold_on(after, &records)?,
+        head: loaded.head,
+        since_snapshot: loaded.records.iter().map(|stored| stored.record.body.len()).sum(),
+        snapshot,
+    })
+}
+
+/// All records behind a position, read without a lease and piece by piece.
+pub(crate) async fn records_after(
+    store: &dyn Store,
+    key: &JournalKey,
+    mut after: Seq,
+    mut each: impl FnMut(Seq, Record),
+) -> Result<(), Error> {
+    loop {
+        let page = store.history(key, after, limits::RECORDS_PAGE).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        let first = after;
+        after = last.seq;
+        for (seq, record) in (first.0 + 1..).zip(decode(store, key, &page).await?) {
+            each(Seq(seq), record);
+        }
+    }
 }
 
 /// Reads stored records. A blob that is missing or damaged harms its own output alone; one that the store cannot read now

@@ -15,6 +15,17 @@ pub const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// Longest wait between two such tries.
 pub const RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// Bytes of records after which a snapshot of the fold is written, so that opening a session reads no more than about that:
+/// some hundred calls, which fold in a few milliseconds.
+pub const SNAPSHOT_AFTER_BYTES: usize = 256 << 10;
+
+/// The same in sizes of the last snapshot: one of a long turn is large, and writing it may not make a step cost more than a
+/// tenth on the average.
+pub const SNAPSHOT_AFTER_SIZES: usize = 12;
+
+/// Most records that are read from the store at once.
+pub const RECORDS_PAGE: usize = 1_000;
+
 /// How long giving up a lease is waited for, where another error is already on its way: the lease ends by itself.
 pub const RELEASE_WAIT: Duration = Duration::from_secs(5);
 

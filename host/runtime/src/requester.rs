@@ -1,18 +1,44 @@
 //! Makes a driver's requests from a harness and a session's history.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use wharf_core::history::History;
 use wharf_core::model::{Fate, Options, Request, RequestError, Retrieved, ToolOffer};
-use wharf_core::{Error, ResponseId};
+use wharf_core::{Error, ResponseId, Seq};
 use wharf_provider::{Driver, EventStream};
+use wharf_store::{JournalKey, Store};
 
 use crate::agent::Agent;
 use crate::coordinator::{Ask, Plan, Requester, Retriever};
+use crate::journal;
 
-/// The history of a session, kept current by the coordinator's records.
-pub(crate) type SharedHistory = Arc<Mutex<History>>;
+/// The history of a session, read from its records when a request has to carry it: where every request goes on from a
+/// stored response, none is ever read.
+pub(crate) struct HistoryReader {
+    store: Arc<dyn Store>,
+    key: JournalKey,
+    history: History,
+    /// How far it is read.
+    through: Seq,
+}
+
+impl HistoryReader {
+    /// Of this journal; nothing is read yet.
+    pub(crate) fn new(store: Arc<dyn Store>, key: JournalKey) -> Self {
+        Self { store, key, history: History::new(), through: Seq(0) }
+    }
+
+    async fn catch_up(&mut self) -> Result<(), Error> {
+        let Self { store, key, history, through } = self;
+        let after = *through;
+        journal::records_after(&**store, key, after, |seq, record| {
+            history.apply(&record);
+            *through = seq;
+        })
+        .await
+    }
+}
 
 pub(crate) struct DriverRequester {
     pub(crate) driver: Arc<dyn Driver>,
@@ -20,7 +46,7 @@ pub(crate) struct DriverRequester {
     pub(crate) instructions: String,
     pub(crate) tools: Vec<ToolOffer>,
     pub(crate) options: Options,
-    pub(crate) history: SharedHistory,
+    pub(crate) history: HistoryReader,
     pub(crate) stream: bool,
     /// The request that was planned, until it is sent: it may carry a whole history.
     pub(crate) planned: Option<Request>,
@@ -36,13 +62,19 @@ impl DriverRequester {
         ask.latest_maker.as_deref().is_some_and(|maker| provider_of(maker) == self.driver.name())
     }
 
+    /// The stored response that the request goes on from; without one it carries the whole history.
+    fn previous(&self, ask: &Ask) -> Option<ResponseId> {
+        let continues = self.driver.support(&self.model).continuation;
+        ask.latest.clone().filter(|_| continues && self.made_latest(ask))
+    }
+
     fn request(&self, ask: &Ask) -> Request {
         let support = self.driver.support(&self.model);
-        let previous = ask.latest.clone().filter(|_| support.continuation && self.made_latest(ask));
+        let previous = self.previous(ask);
         let mut messages = match (&previous, &ask.delivery) {
             (Some(_), Some(_)) => Vec::new(),
             (Some(_), None) => ask.input.clone(),
-            (None, _) => self.history.lock().unwrap_or_else(PoisonError::into_inner).items().to_vec(),
+            (None, _) => self.history.history.items().to_vec(),
         };
         messages.extend(ask.notice.clone());
         let tools = self
@@ -66,6 +98,10 @@ impl DriverRequester {
 }
 
 impl Requester for DriverRequester {
+    fn prepare<'a>(&'a mut self, ask: &'a Ask) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { if self.previous(ask).is_none() { self.history.catch_up().await } else { Ok(()) } })
+    }
+
     fn plan(&mut self, ask: &Ask) -> Result<Plan, Error> {
         let request = self.request(ask);
         self.driver.check(&request)?;

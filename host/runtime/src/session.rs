@@ -1,11 +1,10 @@
 //! Conversations that last: turns on them, their messages and their events (Q, Z7 to Z10).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wharf_core::events::Event;
 use wharf_core::harness::{AfterLost, ModelRef, OnUnknown};
-use wharf_core::history::History;
 use wharf_core::model::{Item, Role};
 use wharf_core::reconcile::UncertaintyRules;
 use wharf_core::record::{PauseReason, Reconcile};
@@ -20,7 +19,7 @@ use crate::coordinator::{Coordinator, Handle, Observer, Options, RecordListener,
 use crate::executor::{HarnessExecutor, ToolListener};
 use crate::journal;
 use crate::limits;
-use crate::requester::{DriverRequester, DriverRetriever, SharedHistory};
+use crate::requester::{DriverRequester, DriverRetriever, HistoryReader};
 
 /// A conversation of an agent. Holds no lease between turns.
 #[derive(Clone)]
@@ -124,9 +123,10 @@ impl Session {
     /// # Errors
     /// Store and corruption errors.
     pub async fn events(&self, after: Seq) -> Result<Vec<Event>, Error> {
-        let records = records(&*self.agent.wharf.0.store, &self.key).await?;
-        let numbered = records.iter().enumerate().map(|(at, record)| (Seq(at as u64 + 1), record));
-        Ok(numbered.filter(|(seq, _)| *seq > after).filter_map(|(seq, record)| Event::of(seq, record)).collect())
+        let mut events = Vec::new();
+        let store = &*self.agent.wharf.0.store;
+        journal::records_after(store, &self.key, after, |seq, record| events.extend(Event::of(seq, &record))).await?;
+        Ok(events)
     }
 
     /// Runs a turn with this input.
@@ -178,7 +178,6 @@ impl Session {
         let parts = &agent.wharf.0;
         let model = agent.model(options.model.as_ref(), self.model.as_ref())?;
         let driver = agent.driver(&model)?;
-        let history: SharedHistory = Arc::new(Mutex::new(History::new()));
         let mut open = Options::new(
             parts.store.clone(),
             self.key.clone(),
@@ -201,10 +200,6 @@ impl Session {
         open.reconcile = reconcile;
         open.for_new_turn = input.is_some();
         open.listener = options.records;
-        let folded = history.clone();
-        open.history = Some(Box::new(move |_, record| {
-            folded.lock().unwrap_or_else(PoisonError::into_inner).apply(record);
-        }));
         open.on_start = options.on_start;
         let mut coordinator = Coordinator::open(open).await?;
         let limit = options.max_responses.unwrap_or_else(|| u64::from(agent.harness.turn().max_responses));
@@ -214,7 +209,7 @@ impl Session {
             instructions: agent.instructions.to_string(),
             tools: agent.table.offers(),
             options: agent.harness.options().clone(),
-            history,
+            history: HistoryReader::new(parts.store.clone(), self.key.clone()),
             stream: !options.no_stream,
             planned: None,
         };
@@ -365,8 +360,9 @@ fn outcome_json(result: &TurnResult) -> Value {
 /// # Errors
 /// Store and corruption errors.
 pub async fn records(store: &dyn Store, key: &JournalKey) -> Result<Vec<Record>, Error> {
-    let loaded = store.load(key, Seq(0)).await?;
-    journal::decode(store, key, &loaded.records).await
+    let mut records = Vec::new();
+    journal::records_after(store, key, Seq(0), |_, record| records.push(record)).await?;
+    Ok(records)
 }
 
 #[cfg(test)]

@@ -35,9 +35,9 @@ impl Coordinator {
         let mut failed = None;
         for effect in effects {
             match effect {
-                Effect::Append(records) => match self.journal.append(&records).await {
+                Effect::Append(records) => match self.journal.append(&records, self.machine.session()).await {
                     Ok(head) => {
-                        for listener in self.history.iter_mut().chain(&mut self.listener) {
+                        if let Some(listener) = &mut self.listener {
                             let first = head.0.saturating_sub(records.len() as u64);
                             for (at, record) in records.iter().enumerate() {
                                 listener(Seq(first + 1 + at as u64), record);

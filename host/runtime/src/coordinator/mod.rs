@@ -51,6 +51,15 @@ pub trait Executor: Send + Sync + 'static {
 
 /// Who asks the model.
 pub trait Requester: Send {
+    /// Reads what the request needs, before it is planned. Nothing, unless this is written.
+    ///
+    /// # Errors
+    /// Store and corruption errors.
+    fn prepare<'a>(&'a mut self, ask: &'a Ask) -> BoxFuture<'a, Result<(), Error>> {
+        let _ = ask; // what is asked is all that the request is made of
+        Box::pin(async { Ok(()) })
+    }
+
     /// What the request will carry, before anything is journaled or sent.
     ///
     /// # Errors
@@ -180,8 +189,6 @@ pub struct Options {
     pub accept_wider: bool,
     /// Told of every record from here on.
     pub listener: Option<RecordListener>,
-    /// Told of the records that are there already, then of every record from here on.
-    pub history: Option<RecordListener>,
     /// Given the handle once the lease is held, before anything is settled or started.
     pub on_start: Option<Box<dyn FnOnce(Handle) + Send>>,
     /// An operator's answer that is journaled before anything uncertain is decided (G17), and who gave it.
@@ -206,7 +213,6 @@ impl Options {
             harness: None,
             accept_wider: false,
             listener: None,
-            history: None,
             on_start: None,
             reconcile: None,
             for_new_turn: false,
@@ -256,7 +262,6 @@ pub struct Coordinator {
     seams: Arc<dyn Seams>,
     retriever: Option<Arc<dyn Retriever>>,
     listener: Option<RecordListener>,
-    history: Option<RecordListener>,
     tasks: HashMap<CallId, Task>,
     ended: mpsc::UnboundedReceiver<(CallId, JobOutcome)>,
     ended_sender: mpsc::UnboundedSender<(CallId, JobOutcome)>,

@@ -11,7 +11,7 @@ use wharf_core::reconcile::{self, Evidence};
 use wharf_core::record::Reconcile;
 use wharf_core::session::Session;
 use wharf_core::step::{Event, Machine, step};
-use wharf_core::{CallId, CallState, Checkpoint, Error, ErrorKind, ResponseId, Seq};
+use wharf_core::{CallId, CallState, Checkpoint, Error, ErrorKind, ResponseId};
 
 use super::letters::Bell;
 use super::{Coordinator, Options};
@@ -37,18 +37,11 @@ impl Coordinator {
             harness,
             accept_wider,
             listener,
-            mut history,
             on_start,
             reconcile,
             for_new_turn,
         } = options;
-        let (journal, records) = Journal::open(store, seams.clone(), &key, &label, acquire).await?;
-        let session = Session::fold(&records);
-        if let Some(listener) = &mut history {
-            for (at, record) in records.iter().enumerate() {
-                listener(Seq(at as u64 + 1), record);
-            }
-        }
+        let (journal, session) = Journal::open(store, seams.clone(), &key, &label, acquire).await?;
         let (ended_sender, ended) = mpsc::unbounded();
         let (control_sender, control) = mpsc::unbounded();
         let mut coordinator = Self {
@@ -58,7 +51,6 @@ impl Coordinator {
             seams,
             retriever,
             listener,
-            history,
             tasks: HashMap::new(),
             ended,
             ended_sender,

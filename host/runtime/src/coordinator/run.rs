@@ -138,7 +138,9 @@ impl Coordinator {
         requester: &mut dyn Requester,
         observer: &mut dyn Observer,
     ) -> Result<Completion, Error> {
-        let plan = match requester.plan(&ask) {
+        let prepared = requester.prepare(&ask);
+        let prepared = self.drive(prepared).await?;
+        let plan = match prepared.and_then(|()| requester.plan(&ask)) {
             Ok(plan) => plan,
             Err(error) => {
                 self.settle_uncertain().await?; // the delivery that was prepared is not sent (G14)

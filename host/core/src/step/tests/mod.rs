@@ -50,7 +50,8 @@ impl Host {
     }
 
     /// Feeds an event, and checks what holds for every one:
-    /// an error changes nothing; live state is the fold of what was made durable, in its stored form; a call runs only
+    /// an error changes nothing; live state is the fold of what was made durable, in its stored form, and what its snapshot
+    /// reads back as; a call runs only
     /// behind the append that has its start (L10, design promise 1).
     #[track_caller]
     fn feed(&mut self, event: Event) -> Result<Vec<Effect>, Error> {
@@ -95,6 +96,11 @@ impl Host {
             }
         }
         assert_eq!(Session::fold(&self.journal).as_ref(), Ok(self.machine.session()), "live state is the fold");
+        // Of all runs together enough states, at a part of the time.
+        if self.journal.len() % 5 == 0 {
+            let snapshot = self.machine.session().to_snapshot().unwrap();
+            assert_eq!(Session::from_snapshot(&snapshot).as_ref(), Ok(self.machine.session()), "and its snapshot");
+        }
         Ok(effects)
     }
 

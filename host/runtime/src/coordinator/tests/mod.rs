@@ -12,6 +12,7 @@ mod opening;
 mod promises;
 mod resume;
 mod run;
+mod snapshots;
 mod soak;
 mod streams;
 mod transcript;
