@@ -57,4 +57,11 @@ pub enum FaultAction {
     Fail(StoreError),
     /// The machine stops here: this and every later operation fails until [`crate::MemoryStore::crash`] restarts it.
     Crash,
+    /// The machine stops with part of the write on the disk. Records, and whatever else one transaction writes, are never
+    /// torn: of the transaction that the stop meets nothing counts. But an append of large blobs writes these in transactions
+    /// of their own before that of its records, and what such a one wrote stays. So at [`Stage::AfterWriteBeforeSync`] of an
+    /// append the memory store keeps all blobs but the last, and a part of the last; and the embedded store keeps the pieces
+    /// of the transaction at which it was asked, unless that is the one of the records. Everywhere else it is
+    /// [`FaultAction::Crash`].
+    Tear,
 }

@@ -30,6 +30,8 @@ struct Journal {
     records: Vec<StoredRecord>,
     snapshot: Option<(Seq, String)>,
     blobs: BTreeMap<BlobDigest, Arc<Vec<u8>>>,
+    // Bytes of blobs that a torn append began and nobody can read: what the next append of them completes.
+    begun: BTreeMap<BlobDigest, usize>,
     // Each item with whether it is consumed: a consumed one still is the first on its target.
     inbox: Vec<(InboxItem, bool)>,
     deleted: Option<DeletionMark>,
@@ -114,6 +116,17 @@ impl MemoryStore {
         key: &JournalKey,
         change: impl Fn(&mut Journal, Duration) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.write_in_parts(write, key, |_| {}, change)
+    }
+
+    /// The same for a change of which `first` may be on the disk without the rest.
+    fn write_in_parts<T>(
+        &self,
+        write: Write,
+        key: &JournalKey,
+        first: impl FnOnce(&mut Journal),
+        change: impl Fn(&mut Journal, Duration) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let now = (self.clock)();
         let mut state = self.lock();
         state.pass(FaultPoint { write, stage: Stage::BeforeWrite })?;
@@ -123,8 +136,15 @@ impl MemoryStore {
             change(journal, now)
         };
         change(&mut state.written)?;
-        if let Err(error) = state.pass(FaultPoint { write, stage: Stage::AfterWriteBeforeSync }) {
-            let former = state.synced.get(key).cloned().unwrap_or_default();
+        let point = FaultPoint { write, stage: Stage::AfterWriteBeforeSync };
+        let action = state.ask(point);
+        let torn = action == FaultAction::Tear;
+        if let Err(error) = state.meet(action) {
+            let former = state.synced.entry(key.clone()).or_default();
+            if torn {
+                first(former);
+            }
+            let former = former.clone();
             state.written.insert(key.clone(), former);
             return Err(error);
         }
@@ -139,10 +159,19 @@ impl State {
         if self.down {
             return Err(down());
         }
-        match self.fault.as_ref().map_or(FaultAction::Go, |fault| fault(point)) {
+        let action = self.ask(point);
+        self.meet(action)
+    }
+
+    fn ask(&self, point: FaultPoint) -> FaultAction {
+        self.fault.as_ref().map_or(FaultAction::Go, |fault| fault(point))
+    }
+
+    fn meet(&mut self, action: FaultAction) -> Result<(), StoreError> {
+        match action {
             FaultAction::Go => Ok(()),
             FaultAction::Fail(error) => Err(error),
-            FaultAction::Crash => {
+            FaultAction::Crash | FaultAction::Tear => {
                 self.down = true;
                 Err(down())
             }
@@ -215,6 +244,20 @@ impl Journal {
         if expected == found { Ok(()) } else { Err(StoreError::Stale { session, expected, found }) }
     }
 
+    fn keep(&mut self, digest: &BlobDigest, bytes: &[u8]) {
+        self.begun.remove(digest);
+        self.blobs.entry(digest.clone()).or_insert_with(|| Arc::new(bytes.to_vec()));
+    }
+
+    /// What a torn append leaves: each blob but the last, and half of that.
+    fn keep_in_part(&mut self, blobs: &[(BlobDigest, Vec<u8>)]) {
+        let Some(((last, bytes), whole)) = blobs.split_last() else { return };
+        whole.iter().for_each(|(digest, bytes)| self.keep(digest, bytes));
+        if !self.blobs.contains_key(last) {
+            self.begun.insert(last.clone(), bytes.len() / 2);
+        }
+    }
+
     fn append(&mut self, lease: &Lease, append: &Append, now: Duration) -> Result<Seq, StoreError> {
         self.check(lease, now)?;
         self.expect_head(lease, append.expected)?;
@@ -225,7 +268,7 @@ impl Journal {
             }
         }
         for (digest, bytes) in &append.blobs {
-            self.blobs.entry(digest.clone()).or_insert_with(|| Arc::new(bytes.clone()));
+            self.keep(digest, bytes);
         }
         for record in &append.records {
             self.records.push(StoredRecord { seq: self.head().next(), fence: lease.fence, record: record.clone() });
@@ -243,8 +286,9 @@ impl Journal {
     fn sweep(&mut self, lease: &Lease, named: &BTreeSet<BlobDigest>, now: Duration) -> Result<Swept, StoreError> {
         self.check(lease, now)?;
         self.expect_head(lease, lease.head)?;
-        let removed = self.blobs.extract_if(.., |digest, _| !named.contains(digest));
-        let swept = Swept::of(removed.map(|(_, bytes)| bytes.len()));
+        let whole = self.blobs.extract_if(.., |digest, _| !named.contains(digest)).map(|(_, bytes)| bytes.len());
+        let begun = self.begun.extract_if(.., |digest, _| !named.contains(digest)).map(|(_, size)| size);
+        let swept = Swept::of(whole.chain(begun));
         self.held = Some((lease.owner.clone(), now.saturating_add(lease.ttl)));
         Ok(swept)
     }
@@ -297,11 +341,10 @@ impl Store for MemoryStore {
     }
 
     fn append<'a>(&'a self, lease: &'a Lease, append: Append) -> StoreFuture<'a, Seq> {
-        Box::pin(ready(
-            append.check_bounds().and_then(|()| {
-                self.write(Write::Append, &lease.key, |journal, now| journal.append(lease, &append, now))
-            }),
-        ))
+        Box::pin(ready(append.check_bounds().and_then(|()| {
+            let first = |journal: &mut Journal| journal.keep_in_part(&append.blobs);
+            self.write_in_parts(Write::Append, &lease.key, first, |journal, now| journal.append(lease, &append, now))
+        })))
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {

@@ -230,21 +230,28 @@ impl Writer {
         for job in jobs.iter_mut() {
             outcomes.push(self.attempt(conn, now, job)?);
         }
-        self.pass_all(jobs, Stage::AfterWriteBeforeSync).map_err(|error| Broken::Commit { error, doubt: false })?;
+        let torn = self
+            .pass_all(jobs, &outcomes, Stage::AfterWriteBeforeSync)
+            .map_err(|error| Broken::Commit { error, doubt: false })?;
         conn.prepare_cached("COMMIT")
             .and_then(|mut commit| commit.execute([]))
             .map_err(|error| self.broken_commit(&error))?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         let done = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Done)).count();
         self.counters.writes.fetch_add(done as u64, Ordering::Relaxed);
-        self.pass_all(jobs, Stage::AfterSyncBeforeAnswer).map_err(|error| Broken::Commit { error, doubt: true })?;
+        if torn {
+            self.down = true;
+            return Err(Broken::Commit { error: crashed(), doubt: true });
+        }
+        self.pass_all(jobs, &outcomes, Stage::AfterSyncBeforeAnswer)
+            .map_err(|error| Broken::Commit { error, doubt: true })?;
         Ok(outcomes)
     }
 
     fn attempt(&mut self, conn: &Connection, now: Duration, job: &mut Job) -> Result<Outcome, Broken> {
         let inside = |place: &Place, error: rusqlite::Error| Broken::Inside(place.explain("writing", &error));
-        match self.pass(FaultPoint { write: job.write, stage: Stage::BeforeWrite }) {
-            Ok(()) => {}
+        match self.pass(FaultPoint { write: job.write, stage: Stage::BeforeWrite }, false) {
+            Ok(_) => {}
             Err(error) if self.down => return Err(Broken::Before(error)),
             Err(error) => return Ok(Outcome::Failed(error)),
         }
@@ -292,15 +299,23 @@ impl Writer {
         Broken::Commit { error, doubt }
     }
 
-    fn pass_all(&mut self, jobs: &[Job], stage: Stage) -> Result<(), StoreError> {
-        jobs.iter().try_for_each(|job| self.pass(FaultPoint { write: job.write, stage }))
+    /// True if the machine is to stop when this transaction is on the disk.
+    fn pass_all(&mut self, jobs: &[Job], outcomes: &[Outcome], stage: Stage) -> Result<bool, StoreError> {
+        let mut torn = false;
+        for (job, outcome) in jobs.iter().zip(outcomes) {
+            let part = stage == Stage::AfterWriteBeforeSync && matches!(outcome, Outcome::More);
+            torn |= self.pass(FaultPoint { write: job.write, stage }, part)?;
+        }
+        Ok(torn)
     }
 
-    fn pass(&mut self, point: FaultPoint) -> Result<(), StoreError> {
+    /// True for a tear, which only a write meets that has come to an end of a part and not to its own.
+    fn pass(&mut self, point: FaultPoint, part: bool) -> Result<bool, StoreError> {
         match self.fault.as_ref().map_or(FaultAction::Go, |fault| fault(point)) {
-            FaultAction::Go => Ok(()),
+            FaultAction::Go => Ok(false),
+            FaultAction::Tear if part => Ok(true),
             FaultAction::Fail(error) => Err(error),
-            FaultAction::Crash => {
+            FaultAction::Crash | FaultAction::Tear => {
                 self.down = true;
                 Err(crashed())
             }

@@ -1,14 +1,15 @@
 //! The memory store passes the suite, and stops where a fault hook says.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use wharf_core::{Fence, RecordId, Seq};
+use wharf_core::{BlobDigest, Fence, RecordId, Seq};
 use wharf_store::conformance::{Fixture, suite};
 use wharf_store::{
-    Acquire, Append, FaultAction, FaultPoint, JournalKey, Lease, MemoryStore, NewRecord, Owner, Stage, Store,
-    StoreError, StoredRecord, Write,
+    Acquire, Append, DeletionMark, FaultAction, FaultPoint, InboxItem, InboxPut, JournalKey, Lease, Loaded,
+    MemoryStore, NewRecord, Owner, Stage, Store, StoreError, StoredRecord, Swept, Write,
 };
 
 struct InMemory {
@@ -48,6 +49,18 @@ fn record(id: &str) -> NewRecord {
     NewRecord { id: RecordId::new(id), kind: "note".into(), version: 1, at_ms: 5, body: "{}".into() }
 }
 
+fn item(id: &str) -> InboxItem {
+    InboxItem {
+        id: id.into(),
+        target: id.into(),
+        kind: "cancel".into(),
+        who: "me".into(),
+        at_ms: 1,
+        digest: String::new(),
+        body: "{}".into(),
+    }
+}
+
 fn append(expected: u64, id: &str) -> Append {
     Append { expected: Seq(expected), records: vec![record(id)], ..Append::default() }
 }
@@ -73,7 +86,7 @@ fn fault(stage: Stage, action: FaultAction) -> (Result<Seq, StoreError>, Vec<Sto
     let hook = action.clone();
     store.set_fault(Some(Arc::new(move |point| if point == at { hook.clone() } else { FaultAction::Go })));
     let told = block_on(store.append(&lease, append(0, "r1")));
-    if action == FaultAction::Crash {
+    if matches!(action, FaultAction::Crash | FaultAction::Tear) {
         assert_eq!(block_on(store.load(&lease.key, Seq(0))), crashed());
         assert_eq!(block_on(store.renew(&lease)), crashed());
         store.crash();
@@ -97,6 +110,70 @@ fn crash_during_an_append_leaves_the_former_state_or_the_whole_append() {
     let (told, records, store, lease) = fault(Stage::AfterSyncBeforeAnswer, FaultAction::Crash);
     assert_eq!((told, records), (crashed(), vec![stored(1, "r1")]));
     assert_eq!(block_on(store.append(&lease, append(1, "r2"))), Ok(Seq(2)));
+}
+
+// covers M5
+#[test]
+fn torn_append_leaves_blobs_that_nothing_names_and_no_record() {
+    let store = MemoryStore::new();
+    let lease = owned(&store);
+    assert_eq!(block_on(store.append(&lease, append(0, "r1"))), Ok(Seq(1)));
+    let digests = ["sha256:01", "sha256:02"].map(BlobDigest::new);
+    let blobs: Vec<_> = digests.iter().cloned().zip([vec![1; 10], vec![2; 8]]).collect();
+    let item = item("i1");
+    assert_eq!(block_on(store.put_inbox(&lease.key, item.clone())), Ok(InboxPut::Accepted));
+    let torn = Append {
+        blobs: blobs.clone(),
+        consumed: vec![item.id.clone()],
+        snapshot: Some("{}".into()),
+        ..append(1, "r2")
+    };
+    let tear = |store: &MemoryStore| {
+        let at = FaultPoint { write: Write::Append, stage: Stage::AfterWriteBeforeSync };
+        store.set_fault(Some(Arc::new(move |point| if point == at { FaultAction::Tear } else { FaultAction::Go })));
+        assert_eq!(block_on(store.append(&lease, torn.clone())), crashed());
+        assert_eq!(block_on(store.renew(&lease)), crashed());
+        store.crash();
+        // Of the records' transaction there is nothing.
+        let loaded = Loaded { snapshot: None, records: vec![stored(1, "r1")], head: Seq(1) };
+        assert_eq!(block_on(store.load(&lease.key, Seq(0))), Ok(loaded));
+        assert_eq!(block_on(store.inbox(&lease.key)), Ok(vec![item.clone()]));
+    };
+    let there =
+        |store: &MemoryStore| digests.each_ref().map(|digest| block_on(store.blob(&lease.key, digest)).unwrap());
+    tear(&store);
+    assert_eq!(there(&store), [Some(vec![1; 10]), None], "one is whole, of the other there is a part");
+    let swept = |store: &MemoryStore, head| {
+        block_on(store.sweep(&Lease { head: Seq(head), ..lease.clone() }, &BTreeSet::new()))
+    };
+    assert_eq!(swept(&store, 1), Ok(Swept { blobs: 2, bytes: 14 }));
+    assert_eq!(there(&store), [None, None]);
+    // Torn again, and then put whole.
+    tear(&store);
+    assert_eq!(block_on(store.append(&lease, Append { blobs, ..append(1, "r2") })), Ok(Seq(2)));
+    assert_eq!(there(&store), [Some(vec![1; 10]), Some(vec![2; 8])]);
+    assert_eq!(swept(&store, 2), Ok(Swept { blobs: 2, bytes: 18 }), "nothing is left over beside them");
+}
+
+// covers M5
+#[test]
+fn write_in_one_transaction_is_not_torn() {
+    for stage in [Stage::BeforeWrite, Stage::AfterWriteBeforeSync, Stage::AfterSyncBeforeAnswer] {
+        let (told, records, ..) = fault(stage, FaultAction::Tear);
+        let expected = if stage == Stage::AfterSyncBeforeAnswer { vec![stored(1, "r1")] } else { vec![] };
+        assert_eq!((told, records), (crashed(), expected), "{stage:?}");
+        let store = MemoryStore::new();
+        let lease = owned(&store);
+        assert_eq!(block_on(store.append(&lease, append(0, "r1"))), Ok(Seq(1)));
+        let at = FaultPoint { write: Write::Delete, stage };
+        store.set_fault(Some(Arc::new(move |point| if point == at { FaultAction::Tear } else { FaultAction::Go })));
+        let mark = DeletionMark { who: "ann".into(), at_ms: 9 };
+        assert_eq!(block_on(store.delete(&lease, mark.clone())), crashed());
+        store.crash();
+        let records = block_on(store.history(&lease.key, Seq(0), 10));
+        let gone = stage == Stage::AfterSyncBeforeAnswer;
+        assert_eq!(records, if gone { Err(mark.refusal(&lease.key)) } else { Ok(vec![stored(1, "r1")]) }, "{stage:?}");
+    }
 }
 
 #[test]
@@ -124,11 +201,23 @@ fn every_write_passes_all_three_points() {
     let lease = owned(&store);
     block_on(store.append(&lease, append(0, "r1"))).unwrap();
     block_on(store.renew(&lease)).unwrap();
+    block_on(store.put_inbox(&lease.key, item("i1"))).unwrap();
+    block_on(store.sweep(&Lease { head: Seq(1), ..lease.clone() }, &BTreeSet::new())).unwrap();
     block_on(store.release(&lease)).unwrap();
+    let lease = owned(&store);
+    block_on(store.delete(&lease, DeletionMark { who: "ann".into(), at_ms: 9 })).unwrap();
     let stages = [Stage::BeforeWrite, Stage::AfterWriteBeforeSync, Stage::AfterSyncBeforeAnswer];
-    let expected: Vec<_> = [Write::Acquire, Write::Append, Write::Renew, Write::Release]
-        .into_iter()
-        .flat_map(|write| stages.map(|stage| FaultPoint { write, stage }))
-        .collect();
+    let writes = [
+        Write::Acquire,
+        Write::Append,
+        Write::Renew,
+        Write::PutInbox,
+        Write::Sweep,
+        Write::Release,
+        Write::Acquire,
+        Write::Delete,
+    ];
+    let expected: Vec<_> =
+        writes.into_iter().flat_map(|write| stages.map(|stage| FaultPoint { write, stage })).collect();
     assert_eq!(*points.lock().unwrap(), expected);
 }

@@ -1,5 +1,6 @@
 //! Faults during a write, and writes that share a commit.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use wharf_core::{BlobDigest, Seq};
 use wharf_store::{
     Acquire, Append, Fault, FaultAction, FaultPoint, InboxItem, InboxPut, JournalKey, Lease, SqliteOptions,
-    SqliteStats, SqliteStore, Stage, Store as _, StoreError, Write,
+    SqliteStats, SqliteStore, Stage, Store as _, StoreError, Swept, Write,
 };
 
 use super::{TTL, append, frozen_clock, history, owned, owner, raw, record, stored, with_fault};
@@ -127,6 +128,35 @@ fn crash_during_an_append_leaves_the_former_state_or_the_whole_append() {
         let blob = block_on(store.blob(&lease.key, &BlobDigest::new("sha256:01")));
         assert!(blob == Ok(Some(vec![1; 3 << 20])), "the blob is not what was put");
     }
+}
+
+// covers M5
+#[test]
+fn torn_append_keeps_the_pieces_before_its_records_and_no_record() {
+    let dir = TempDir::new().unwrap();
+    let digests = ["sha256:01", "sha256:02"].map(BlobDigest::new);
+    let blobs = vec![(digests[0].clone(), vec![1; 1 << 20]), (digests[1].clone(), vec![2; 1 << 20])];
+    let large = Append { blobs, ..append(0, "r1") };
+    let small = Append { blobs: vec![(BlobDigest::new("sha256:03"), vec![3; 10])], ..append(0, "r1") };
+    // Where blobs and records share a transaction nothing of it stays.
+    for (append, kept) in [(&small, [false, false]), (&large, [true, false])] {
+        let store = with_fault(dir.path(), fault(Write::Append, Stage::AfterWriteBeforeSync, 1, FaultAction::Tear));
+        let lease = owned(&store, "s", TTL);
+        let told = block_on(store.append(&lease, append.clone()));
+        assert!(matches!(told, Err(StoreError::Unknown { .. })), "{told:?}");
+        assert!(matches!(block_on(store.renew(&lease)), Err(StoreError::Unknown { .. })));
+        drop(store);
+        let store = SqliteStore::open_with(dir.path(), frozen_clock()).unwrap();
+        assert_eq!(history(&store, &lease), vec![]);
+        let there = |digest| block_on(store.blob(&lease.key, digest)).unwrap().is_some();
+        assert_eq!(digests.each_ref().map(there), kept);
+        assert_eq!(block_on(store.blob(&lease.key, &BlobDigest::new("sha256:03"))), Ok(None));
+    }
+    let store = SqliteStore::open_with(dir.path(), frozen_clock()).unwrap();
+    let lease = owned(&store, "s", TTL);
+    assert_eq!(block_on(store.append(&lease, large)), Ok(Seq(1)));
+    let swept = block_on(store.sweep(&Lease { head: Seq(1), ..lease }, &BTreeSet::new()));
+    assert_eq!(swept, Ok(Swept { blobs: 2, bytes: 2 << 20 }), "nothing was left over beside them");
 }
 
 /// A store whose writer stops at the first append until it is told to go on, so that the next writes have to wait.

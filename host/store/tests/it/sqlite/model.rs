@@ -1,5 +1,6 @@
 //! The embedded store answers whatever it is asked as the memory store does.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use futures::executor::block_on;
 use proptest::prelude::*;
 use wharf_core::{BlobDigest, OrgId, Seq};
 use wharf_store::conformance::Fixture as _;
-use wharf_store::{Acquire, Append, InboxItem, JournalKey, Lease, MemoryStore, Store};
+use wharf_store::{Acquire, Append, DeletionMark, InboxItem, JournalKey, Lease, MemoryStore, Store};
 
 use super::{OnDisk, TTL, owner, record};
 
@@ -17,6 +18,8 @@ enum Step {
     Append { lease: usize, expected: u64, records: u8, blob: bool, snapshot: bool, consumed: Vec<u8> },
     Renew(usize),
     Release(usize),
+    Delete(usize),
+    Sweep { lease: usize, head: u64, named: bool },
     Put { session: u8, id: u8, target: u8 },
     Advance(u8),
     Reopen,
@@ -32,6 +35,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             }),
         1 => (0..6_usize).prop_map(Step::Renew),
         1 => (0..6_usize).prop_map(Step::Release),
+        1 => (0..6_usize).prop_map(Step::Delete),
+        2 => (0..6_usize, 0..4_u64, any::<bool>()).prop_map(|(lease, head, named)| Step::Sweep { lease, head, named }),
         2 => (0..2_u8, 0..4_u8, 0..4_u8).prop_map(|(session, id, target)| Step::Put { session, id, target }),
         1 => (1..70_u8).prop_map(Step::Advance),
         1 => Just(Step::Reopen),
@@ -69,6 +74,15 @@ fn run(store: &dyn Store, leases: &mut Vec<Lease>, number: usize, step: &Step) -
         }
         Step::Renew(back) => format!("{:?}", block_on(store.renew(&lease(leases, *back)))),
         Step::Release(back) => format!("{:?}", block_on(store.release(&lease(leases, *back)))),
+        Step::Delete(back) => {
+            let mark = DeletionMark { who: "ann".into(), at_ms: number as u64 };
+            format!("{:?}", block_on(store.delete(&lease(leases, *back), mark)))
+        }
+        Step::Sweep { lease: back, head, named } => {
+            let named: BTreeSet<_> = named.then(|| BlobDigest::new("sha256:01")).into_iter().collect();
+            let lease = Lease { head: Seq(*head), ..lease(leases, *back) };
+            format!("{:?}", block_on(store.sweep(&lease, &named)))
+        }
         Step::Put { session, id, target } => {
             let item = InboxItem {
                 id: format!("i{id}").into(),
@@ -125,7 +139,13 @@ fn embedded_store_and_memory_store_agree_on_every_answer() {
                     disk.reopen();
                     memory.crash();
                 }
-                Step::Acquire { .. } | Step::Append { .. } | Step::Renew(_) | Step::Release(_) | Step::Put { .. } => {}
+                Step::Acquire { .. }
+                | Step::Append { .. }
+                | Step::Renew(_)
+                | Step::Release(_)
+                | Step::Delete(_)
+                | Step::Sweep { .. }
+                | Step::Put { .. } => {}
             }
             let disk_says = run(disk.store(), &mut of_disk, number, step);
             let memory_says = run(&memory, &mut of_memory, number, step);
