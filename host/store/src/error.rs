@@ -127,9 +127,14 @@ impl From<StoreError> for Error {
                 Some("the name of a deleted session cannot be used again; use another one".to_owned())
             }
             StoreError::Newer { .. } => Some("use the newer wharf that wrote it".to_owned()),
-            StoreError::Io { .. } | StoreError::Unknown { .. } => {
-                Some("mend the disk or the rights, then resume the session".to_owned())
-            }
+            StoreError::Io { transient: true, .. } => Some(
+                "make room on the disk, or wait until nothing holds it up any more; then resume the session".to_owned(),
+            ),
+            StoreError::Io { transient: false, .. } => Some(
+                "see that the store's folder and files are there and may be written to; then resume the session"
+                    .to_owned(),
+            ),
+            StoreError::Unknown { .. } => Some("see that the disk works, then resume the session".to_owned()),
             StoreError::Stale { .. } | StoreError::Corrupt { .. } | StoreError::TooLarge { .. } => None,
         };
         let kind = match &error {
@@ -144,5 +149,56 @@ impl From<StoreError> for Error {
             | StoreError::Unknown { .. } => ErrorKind::Store,
         };
         Error { kind, message: error.to_string(), hint }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_that_somebody_can_mend_says_how() {
+        let told = |error: StoreError| {
+            let Error { kind, message, hint } = error.into();
+            (kind, message, hint.unwrap_or_default())
+        };
+        let is = |kind, message: &str, hint: &str| (kind, message.to_owned(), hint.to_owned());
+        let io = |transient| StoreError::Io { what: "appending".to_owned(), why: "said so".to_owned(), transient };
+        assert_eq!(
+            told(io(true)),
+            is(
+                ErrorKind::Store,
+                "appending failed: said so",
+                "make room on the disk, or wait until nothing holds it up any more; then resume the session"
+            )
+        );
+        assert_eq!(
+            told(io(false)),
+            is(
+                ErrorKind::Store,
+                "appending failed: said so",
+                "see that the store's folder and files are there and may be written to; then resume the session"
+            )
+        );
+        assert_eq!(
+            told(StoreError::Unknown { what: "appending".to_owned(), why: "said so".to_owned() }),
+            is(
+                ErrorKind::Store,
+                "appending failed and may or may not have happened: said so",
+                "see that the disk works, then resume the session"
+            )
+        );
+        assert_eq!(
+            told(StoreError::Deleted { session: "s".to_owned(), who: "ann".to_owned(), at_ms: 9 }),
+            is(
+                ErrorKind::Store,
+                "session \"s\" was deleted by ann at 9 (ms since 1970)",
+                "the name of a deleted session cannot be used again; use another one"
+            )
+        );
+        assert_eq!(
+            told(StoreError::Corrupt { place: "wharf.db".to_owned(), why: "torn".to_owned() }),
+            is(ErrorKind::Corruption, "wharf.db is damaged: torn", "")
+        );
     }
 }

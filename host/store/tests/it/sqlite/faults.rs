@@ -279,7 +279,14 @@ fn full_database_keeps_what_was_reported() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, StoreError::Io { transient: true, .. }), "{error:?}");
+    let full = StoreError::Io {
+        what: format!("writing in {}", store.path().display()),
+        why: "database or disk is full (no space is left for it)".into(),
+        transient: true,
+    };
+    assert_eq!(error, full);
+    let hint = "make room on the disk, or wait until nothing holds it up any more; then resume the session";
+    assert_eq!(wharf_core::Error::from(error).hint, Some(hint.into()));
     assert!(reported.len() > 5, "{}", reported.len());
     let kept = |store: &SqliteStore| history(store, &lease).into_iter().map(|stored| stored.record).collect::<Vec<_>>();
     assert!(kept(&store) == reported);

@@ -7,6 +7,7 @@ mod model;
 mod opening;
 mod processes;
 mod removal;
+mod rights;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
