@@ -34,7 +34,7 @@ use self::journal::Appended;
 use self::reader::Readers;
 use self::schema::Place;
 use self::watch::Watch;
-use self::writer::{Attempt, Counters, Writer};
+use self::writer::{Attempt, Counters, Opened, Writer};
 use crate::limits::{BUSY_TIMEOUT, LEASE_TTL, WRITES_WAITING_MAX};
 use crate::{
     Acquire, Append, Clock, DeletionMark, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary,
@@ -139,7 +139,7 @@ impl SqliteStore {
         let counters = Arc::new(Counters::default());
         let path = place.path().to_owned();
         let writer = Writer {
-            conn: Some(place.connect()?),
+            conn: Some(Opened::by(&place)?),
             place,
             clock: Arc::clone(&clock),
             fault,

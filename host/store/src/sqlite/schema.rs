@@ -19,6 +19,9 @@ use crate::limits::{LOG_BYTES_KEPT, STATEMENTS_KEPT};
 /// Name of the database in its folder.
 pub(super) const FILE: &str = "wharf.db";
 
+/// Name of its log, which SQLite derives from the database's.
+const LOG_FILE: &str = "wharf.db-wal";
+
 /// Marks the file as ours ("Whrf").
 const APPLICATION: i64 = 0x5768_7266;
 
@@ -87,14 +90,21 @@ impl Place {
     /// Refuses to go on if the file was removed or replaced: SQLite would go on writing into a file that has no name any
     /// more, and report it as durable.
     pub(super) fn check_same_file(&self) -> Result<(), StoreError> {
-        if FileId::of(&self.path) == self.file {
-            return Ok(());
-        }
-        Err(StoreError::Io {
-            what: format!("using {}", self.path.display()),
-            why: "the file was removed or replaced while it was open".to_owned(),
-            transient: false,
-        })
+        if FileId::of(&self.path) == self.file { Ok(()) } else { Err(replaced(&self.path)) }
+    }
+
+    /// Which log stands beside the database. It stays the same for as long as a connection is open.
+    pub(super) fn log(&self) -> Option<FileId> {
+        FileId::of(&self.log_path())
+    }
+
+    /// The same for the log that a connection opened: what goes into one without a name is lost with the process.
+    pub(super) fn check_same_log(&self, opened: Option<FileId>) -> Result<(), StoreError> {
+        if opened.is_none() || self.log() == opened { Ok(()) } else { Err(replaced(&self.log_path())) }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.path.with_file_name(LOG_FILE)
     }
 
     /// Refuses to write into a form that is not ours: a newer process may have brought the file up while we run.
@@ -231,6 +241,14 @@ fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
+fn replaced(path: &Path) -> StoreError {
+    StoreError::Io {
+        what: format!("using {}", path.display()),
+        why: "the file was removed or replaced while it was open".to_owned(),
+        transient: false,
+    }
+}
+
 /// Makes what is absent, for the owner's eyes only (M1, M4).
 fn make(dir: &Path) -> io::Result<PathBuf> {
     let mut builder = fs::DirBuilder::new();
@@ -275,7 +293,7 @@ fn narrow(_: &Path) -> io::Result<()> {
 
 /// Which file stands at a path. Asked without opening it, see [`MAKING`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileId {
+pub(super) struct FileId {
     device: u64,
     number: u64,
 }

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use super::failure::Failure;
 use super::job::{Job, Ran};
-use super::schema::Place;
+use super::schema::{FileId, Place};
 use super::scrub::scrub;
 use crate::limits::{RETRY_PAUSE, SCRUB_PAUSE, WRITES_TOGETHER_BYTES_MAX, WRITES_TOGETHER_MAX};
 use crate::{Clock, Fault, FaultAction, FaultPoint, Stage, StoreError, Write};
@@ -34,11 +34,24 @@ pub(super) struct Writer {
     pub(super) fault: Option<Fault>,
     pub(super) counters: Arc<Counters>,
     /// Absent after an error that leaves its state in doubt; opened again for the next transaction.
-    pub(super) conn: Option<Connection>,
+    pub(super) conn: Option<Opened>,
     /// A fault hook stopped the machine.
     pub(super) down: bool,
     /// When what was deleted is to be taken off the disk, if it could not be at once.
     pub(super) scrub: Option<Instant>,
+}
+
+/// A connection and the log that it writes to.
+pub(super) struct Opened {
+    conn: Connection,
+    log: Option<FileId>,
+}
+
+impl Opened {
+    pub(super) fn by(place: &Place) -> Result<Self, StoreError> {
+        let conn = place.connect()?;
+        Ok(Self { log: place.log(), conn })
+    }
 }
 
 /// What a write works with during one attempt.
@@ -137,9 +150,9 @@ impl Writer {
 
     /// Takes what was deleted off the disk. The deletion stands whether or not that succeeds.
     fn scrub(&mut self) {
-        let Some(conn) = self.conn.as_ref().filter(|_| !self.down) else { return };
+        let Some(opened) = self.conn.as_ref().filter(|_| !self.down) else { return };
         let later = Some(Instant::now() + SCRUB_PAUSE);
-        self.scrub = match scrub(conn) {
+        self.scrub = match scrub(&opened.conn) {
             Ok(true) => None,
             Ok(false) => {
                 tracing::info!("what was deleted stays in the log while others read from it");
@@ -207,14 +220,17 @@ impl Writer {
             return Err(Broken::Before(crashed()));
         }
         self.place.check_same_file().map_err(Broken::Before)?;
-        let conn = match self.conn.take() {
-            Some(conn) => conn,
-            None => self.place.connect().map_err(Broken::Before)?,
+        // The connection is kept then: when it is closed, what it wrote to that log goes into the database.
+        let log = self.conn.as_ref().and_then(|opened| opened.log);
+        self.place.check_same_log(log).map_err(Broken::Before)?;
+        let opened = match self.conn.take() {
+            Some(opened) => opened,
+            None => Opened::by(&self.place).map_err(Broken::Before)?,
         };
-        let done = self.transact_on(&conn, jobs);
+        let done = self.transact_on(&opened.conn, jobs);
         // An error may leave caches and locks in a state that nobody has tested; a fresh connection has none.
         if done.is_ok() {
-            self.conn = Some(conn);
+            self.conn = Some(opened);
         }
         done
     }

@@ -104,3 +104,29 @@ fn removed_file_stops_reading_and_writing() {
     std::fs::write(store.path(), "").unwrap();
     assert_eq!(block_on(store.append(&lease, append(1, "r2"))), Err(gone()));
 }
+
+// covers M4, M6
+#[test]
+fn removed_log_stops_writing_and_loses_nothing_that_was_reported() {
+    let dir = TempDir::new().unwrap();
+    let store = SqliteStore::open(dir.path()).unwrap();
+    let lease = owned(&store, "s", TTL);
+    assert_eq!(block_on(store.append(&lease, append(0, "r1"))), Ok(Seq(1)));
+    let log = store.path().with_file_name("wharf.db-wal");
+    std::fs::remove_file(&log).unwrap();
+    let gone = || StoreError::Io {
+        what: format!("using {}", log.display()),
+        why: "the file was removed or replaced while it was open".into(),
+        transient: false,
+    };
+    assert_eq!(block_on(store.append(&lease, append(1, "x"))), Err(gone()));
+    assert_eq!(block_on(store.renew(&lease)), Err(gone()));
+    // Another one in its place is not taken for it.
+    std::fs::write(&log, "").unwrap();
+    assert_eq!(block_on(store.append(&lease, append(1, "x"))), Err(gone()));
+    assert_eq!(history(&store, &lease), stored(&lease, &["r1"]));
+    drop(store);
+    let store = SqliteStore::open(dir.path()).unwrap();
+    assert_eq!(history(&store, &lease), stored(&lease, &["r1"]));
+    assert_eq!(block_on(store.append(&lease, append(1, "r2"))), Ok(Seq(2)));
+}
