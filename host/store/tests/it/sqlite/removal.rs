@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use wharf_core::{BlobDigest, Seq};
 use wharf_store::{
     Acquire, Append, DeletionMark, FaultAction, FaultPoint, InboxItem, InboxPut, JournalKey, Lease, NewRecord, Owner,
-    SqliteStore, Stage, Store as _, StoreError, Swept, Write,
+    SqliteOptions, SqliteStore, Stage, Store as _, StoreError, Swept, Write,
 };
 
 use super::{TTL, append, frozen_clock, history, owned, raw, stored, with_fault};
@@ -154,6 +154,22 @@ fn log_that_others_read_is_emptied_when_they_are_done() {
     assert_eq!(log_size(dir.path()), 0, "closing the store was the next chance");
     drop(reader);
     assert_eq!(found(dir.path(), "gone/"), 0);
+}
+
+#[test]
+fn deletion_makes_room_in_a_full_database() {
+    let dir = TempDir::new().unwrap();
+    let options = SqliteOptions { bytes_max: Some(1 << 20), ..frozen_clock() };
+    let store = SqliteStore::open_with(dir.path(), options).unwrap();
+    let short = std::time::Duration::from_millis(1);
+    let [filling, other] = ["filling", "other"].map(|name| owned(&store, name, short));
+    let blobs = |size| vec![(BlobDigest::new("sha256:01"), vec![1; size])];
+    let large = |size| Append { blobs: blobs(size), ..append(0, "r1") };
+    assert_eq!(block_on(store.append(&filling, large(600 << 10))), Ok(Seq(1)));
+    let refused = block_on(store.append(&other, large(500 << 10)));
+    assert!(matches!(refused, Err(StoreError::Io { transient: true, .. })), "{refused:?}");
+    assert_eq!(block_on(store.delete(&filling, mark())), Ok(()));
+    assert_eq!(block_on(store.append(&other, large(500 << 10))), Ok(Seq(1)));
 }
 
 fn at(write: Write, stage: Stage, action: FaultAction) -> wharf_store::Fault {
