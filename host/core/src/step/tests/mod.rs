@@ -97,7 +97,7 @@ impl Host {
         }
         assert_eq!(Session::fold(&self.journal).as_ref(), Ok(self.machine.session()), "live state is the fold");
         // Of all runs together enough states, at a part of the time.
-        if self.journal.len() % 5 == 0 {
+        if self.journal.len().is_multiple_of(5) {
             let snapshot = self.machine.session().to_snapshot().unwrap();
             assert_eq!(Session::from_snapshot(&snapshot).as_ref(), Ok(self.machine.session()), "and its snapshot");
         }
