@@ -239,11 +239,12 @@ impl What {
         match self {
             Self::Write { offset, bytes } => {
                 let start = index(*offset);
-                let end = start + bytes.len();
-                if content.len() < end {
-                    content.resize(end, 0);
+                if content.len() < start {
+                    content.resize(start, 0);
                 }
-                content[start..end].copy_from_slice(bytes);
+                let (over, beyond) = bytes.split_at(bytes.len().min(content.len() - start));
+                content[start..start + over.len()].copy_from_slice(over);
+                content.extend_from_slice(beyond);
             }
             Self::Truncate { size } => content.resize(index(*size), 0),
         }

@@ -85,11 +85,14 @@ impl Disk {
 
 impl File {
     fn image(&self, choose: &mut Choose) -> Vec<u8> {
-        let mut content = self.base.clone();
+        let sectors = self.sectors();
+        let end = sectors.last_key_value().map_or(0, |(last, _)| index((last + 1) * SECTOR));
+        let mut content = vec![0; end.max(self.base.len())];
+        content[..self.base.len()].copy_from_slice(&self.base);
         let all: Vec<&Change> = self.changes.iter().collect();
         let sizes = choose.how_many(&all, |_| true);
         let size = all[..sizes].iter().fold(self.base.len() as u64, |size, change| change.what.size(size));
-        for (sector, changes) in self.sectors() {
+        for (sector, changes) in sectors {
             let reached = choose.how_many(&changes, |write| write.holds_in_first_half(sector));
             for change in &changes[..reached] {
                 change.what.apply_to_sector(sector, &mut content);
@@ -143,11 +146,8 @@ impl What {
         }
     }
 
-    fn apply_to_sector(&self, sector: u64, content: &mut Vec<u8>) {
+    fn apply_to_sector(&self, sector: u64, content: &mut [u8]) {
         let whole = sector * SECTOR..(sector + 1) * SECTOR;
-        if content.len() < index(whole.end) {
-            content.resize(index(whole.end), 0);
-        }
         match self {
             Self::Write { offset, bytes } => {
                 let (start, end) = (whole.start.max(*offset), whole.end.min(offset + bytes.len() as u64));

@@ -8,6 +8,7 @@ mod opening;
 mod processes;
 mod removal;
 mod rights;
+mod vfs;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
