@@ -24,6 +24,17 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Answers with an error. After an attempt in doubt no error says that nothing happened, a refusal neither: until the
+    /// next commit writes over it, what was not synced may still come back with a power cut (L63).
+    pub(super) fn end(self, error: StoreError) {
+        let error = if self.doubt && !matches!(error, StoreError::Unknown { .. }) {
+            StoreError::Unknown { what: self.what.to_owned(), why: error.to_string() }
+        } else {
+            error
+        };
+        self.step.answer(Err(error));
+    }
+
     /// True if running it after it may have been committed does no harm: an append looks for its records and a deletion
     /// for its mark first; a renewal, a sweep and an item put twice are the same as once.
     pub(super) fn may_repeat(&self) -> bool {

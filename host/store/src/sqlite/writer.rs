@@ -128,7 +128,7 @@ impl Writer {
                     match outcome {
                         Outcome::Done => job.step.answer(Ok(())),
                         Outcome::More => again.push(job),
-                        Outcome::Refused(error) => job.step.answer(Err(error)),
+                        Outcome::Refused(error) => job.end(error),
                         Outcome::Failed(error) => self.failed(job, error, later),
                     }
                 }
@@ -207,12 +207,7 @@ impl Writer {
             later.push((due, job));
             return;
         }
-        let error = if job.doubt && !matches!(error, StoreError::Unknown { .. }) {
-            StoreError::Unknown { what: job.what.to_owned(), why: error.to_string() }
-        } else {
-            error
-        };
-        job.step.answer(Err(error));
+        job.end(error);
     }
 
     fn transact(&mut self, jobs: &mut [Job]) -> Result<Vec<Outcome>, Broken> {

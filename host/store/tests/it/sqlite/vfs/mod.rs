@@ -4,6 +4,7 @@
 //! count and each way in which one can fail. `WHARF_VFS_SCRIPTS` sets how many scripts a test runs, `WHARF_VFS_SEED` the
 //! first one, `WHARF_VFS_FAULTS` how many faults of each script.
 
+mod doubt;
 mod model;
 mod run;
 mod script;
