@@ -178,7 +178,10 @@ impl Record {
         body: &str,
         blob: impl FnOnce(&BlobDigest) -> Option<Vec<u8>>,
     ) -> Result<Self, Error> {
-        if version != 1 {
+        if version == 0 {
+            return Err(Error::corruption(format!("record {kind:?} has version 0, and versions count from 1")));
+        }
+        if version > 1 {
             return Err(Error::store(format!(
                 "record {kind:?} has version {version}; this version of wharf reads version 1"
             ))
@@ -302,7 +305,10 @@ impl Record {
                 refused: read.optional("refused")?,
             },
             "turn.parked" => Self::Parked { why: read.text("why")? },
-            other => return Err(Error::corruption(format!("record kind {other:?} is unknown"))),
+            other => {
+                return Err(Error::corruption(format!("record kind {other:?} of version {version} is unknown"))
+                    .hint("if a newer wharf wrote it, use that one"));
+            }
         })
     }
 }

@@ -76,3 +76,16 @@ fn records_of_before_a_member_was_kept_still_load() {
         assert_eq!(load(&body.to_string()), Ok(old));
     }
 }
+
+// covers M3, B11
+#[test]
+fn record_of_another_version_or_of_an_unknown_kind_is_refused_by_name() {
+    let refused = |kind: &str, version| Record::decode(kind, version, "{}", |_| None).unwrap_err();
+    let newer = r#"record "flight.cleared" has version 2; this version of wharf reads version 1"#;
+    assert_eq!(refused("flight.cleared", 2), Error::store(newer).hint("use the newer wharf that wrote it"));
+    let odd = r#"record "flight.cleared" has version 0, and versions count from 1"#;
+    assert_eq!(refused("flight.cleared", 0), Error::corruption(odd));
+    let unknown = r#"record kind "flight.new" of version 1 is unknown"#;
+    let hint = "if a newer wharf wrote it, use that one";
+    assert_eq!(refused("flight.new", 1), Error::corruption(unknown).hint(hint));
+}
