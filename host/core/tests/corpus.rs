@@ -3,8 +3,8 @@
 //! `corpus/NAME.jsonl` is a journal as the code of its time wrote it: a record a line, with kind, version and body. The
 //! number in a name counts the forms: `1-first`, of the first host that could keep a journal on disk; `2-closes`, in which a
 //! turn's start says which calls it closes; `3-maker`, in which a request says whom it asks; `4-notice`, in which it says
-//! what it told of lost answers. `corpus/blobs/` holds the outputs that were too large for their records.
-//! `corpus/NAME.json` is what the journal folds into.
+//! what it told of lost answers; `5-refused`, in which an item of the inbox says why it was not done. `corpus/blobs/` holds
+//! the outputs that were too large for their records. `corpus/NAME.json` is what the journal folds into.
 //!
 //! A journal here is never altered and never removed: somebody has one like it on disk. What it folds into may gain members
 //! with the code, and changes its meaning only where a fault is mended.

@@ -16,6 +16,7 @@ pub(crate) fn summary(session: &Session, history: &History, records: &[Record]) 
         "latest_maker": session.latest_maker(),
         "requests": session.requests(),
         "turns_ended": session.turns_ended(),
+        "letters_read": session.letters_read(),
         "keys": keys(session, records),
         "closes": session.closes().iter().map(closed).collect::<Vec<_>>(),
         "turn": session.turn().map(turn),
