@@ -1,6 +1,8 @@
 //! The stored form of records: `kind`, `version`, and a JSON body of its own, converted by hand so that a renamed type
 //! never changes what is on disk (STATE-7).
 
+use std::fmt;
+
 use serde_json::{Map, Value, json};
 
 use super::{Begun, Closed, FlightFate, HarnessFacts, PauseReason, Reconcile, Record, ResponseFacts, Settlement};
@@ -195,21 +197,21 @@ impl Record {
                 kind_of(&value)
             )));
         };
-        let read = Body { kind, members };
+        let read = Body { of: Of::Record(kind), members };
         Ok(match kind {
             "harness.bound" => Self::HarnessBound(HarnessFacts {
                 name: read.text("name")?,
                 component: read.text("component")?,
                 authority: read.text("authority")?,
                 conversation: read.text("conversation")?,
-                authority_value: read.value("authority_value"),
+                authority_value: read.value("authority_value")?,
             }),
             "turn.started" => Self::TurnStarted {
                 turn: read.text("turn")?.into(),
                 input: read.items("input")?,
                 closes: match read.members.get("closes") {
                     None => Vec::new(), // records of before there was such a thing
-                    Some(_) => read.array("closes")?.iter().map(closed_from_json).collect::<Result<_, _>>()?,
+                    Some(_) => read.parts("closes", closed_from_json)?,
                 },
             },
             "turn.ended" => Self::TurnEnded { turn: read.text("turn")?.into(), status: read.text("status")? },
@@ -241,6 +243,12 @@ impl Record {
                 id: read.call_id("id")?,
                 how: read.word("how", Settlement::parse)?,
                 output: match read.optional("blob")? {
+                    None if !members.contains_key("output") => {
+                        return Err(Error::corruption(format!(
+                            "{} has neither member output nor member blob",
+                            read.of
+                        )));
+                    }
                     None => read.text("output")?,
                     Some(digest) => read_blob(&digest, blob),
                 },
@@ -273,10 +281,10 @@ impl Record {
                 why: read.text("why")?,
                 orphans: read.call_ids("orphans")?,
             },
-            "summary.staged" => Self::SummaryStaged { summary: read.value("summary") },
+            "summary.staged" => Self::SummaryStaged { summary: read.value("summary")? },
             "transcript.committed" => Self::TranscriptCommitted { message_id: read.text("message_id")? },
             "transcript.dropped" => Self::TranscriptDropped,
-            "outcome.stored" => Self::OutcomeStored { outcome: read.value("outcome") },
+            "outcome.stored" => Self::OutcomeStored { outcome: read.value("outcome")? },
             "turn.paused" => Self::Paused {
                 reason: match read.text("reason")?.as_str() {
                     "lost_response" => PauseReason::LostResponse { calls: read.call_ids("calls")? },
@@ -342,7 +350,7 @@ pub fn item_from_json(value: &Value) -> Result<Item, Error> {
     let Value::Object(members) = value else {
         return Err(Error::corruption(format!("an item is {}, not an object", kind_of(value))));
     };
-    let read = Body { kind: "item", members };
+    let read = Body { of: Of::Part("an item"), members };
     Ok(match read.text("type")?.as_str() {
         "message" => Item::Message {
             role: read.word("role", |word| {
@@ -352,7 +360,7 @@ pub fn item_from_json(value: &Value) -> Result<Item, Error> {
         },
         "call" => Item::Call(read.call()?),
         "output" => Item::Output { call: read.call()?, output: read.text("output")? },
-        "opaque" => Item::Opaque { maker: read.text("maker")?, raw: read.value("raw") },
+        "opaque" => Item::Opaque { maker: read.text("maker")?, raw: read.value("raw")? },
         word => return Err(read.bad("type", word)),
     })
 }
@@ -365,7 +373,7 @@ fn closed_from_json(value: &Value) -> Result<Closed, Error> {
     let Value::Object(members) = value else {
         return Err(Error::corruption(format!("a closed call is {}, not an object", kind_of(value))));
     };
-    let read = Body { kind: "closed call", members };
+    let read = Body { of: Of::Part("a closed call"), members };
     Ok(Closed { id: read.call_id("id")?, output: read.optional("output")? })
 }
 
@@ -383,18 +391,24 @@ fn facts_to_json(facts: &ResponseFacts) -> Value {
     })
 }
 
+fn outcome_from_json(value: &Value) -> Result<Outcome, Error> {
+    let Value::Object(members) = value else {
+        return Err(Error::corruption(format!("an outcome is {}, not an object", kind_of(value))));
+    };
+    let read = Body { of: Of::Part("an outcome"), members };
+    Ok(match read.text("status")?.as_str() {
+        "completed" => Outcome::Completed,
+        "incomplete" => Outcome::Incomplete { reason: read.text("reason")? },
+        "failed" => Outcome::Failed { code: read.text("code")?, message: read.text("message")? },
+        "cancelled" => Outcome::Cancelled,
+        word => return Err(read.bad("status", word)),
+    })
+}
+
 fn facts_from_json(read: &Body<'_>) -> Result<ResponseFacts, Error> {
-    let outcome = read.value("outcome");
-    let part = |name: &str| outcome.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     Ok(ResponseFacts {
         id: read.text("id")?.into(),
-        outcome: match part("status").as_str() {
-            "completed" => Outcome::Completed,
-            "incomplete" => Outcome::Incomplete { reason: part("reason") },
-            "failed" => Outcome::Failed { code: part("code"), message: part("message") },
-            "cancelled" => Outcome::Cancelled,
-            word => return Err(read.bad("outcome.status", word)),
-        },
+        outcome: read.part("outcome", outcome_from_json)?,
         finish_reason: read.optional("finish_reason")?,
         items: read.array("items")?.clone(),
         text: read.text("text")?,
@@ -434,25 +448,43 @@ fn texts(ids: &[CallId]) -> Vec<&str> {
     ids.iter().map(CallId::as_str).collect()
 }
 
+/// What members are read from, for messages.
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    /// The body of a record of this kind.
+    Record(&'a str),
+    /// Something inside of one.
+    Part(&'static str),
+}
+
+impl fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(kind) => write!(f, "a {kind:?} record"),
+            Self::Part(what) => f.write_str(what),
+        }
+    }
+}
+
 struct Body<'a> {
-    kind: &'a str,
+    of: Of<'a>,
     members: &'a Map<String, Value>,
 }
 
 impl<'a> Body<'a> {
     fn bad(&self, name: &str, found: &str) -> Error {
-        Error::corruption(format!("member {name} of a {:?} record is {found:?}, which is not known", self.kind))
+        Error::corruption(format!("member {name} of {} is {found:?}, which is not known", self.of))
     }
 
     fn wrong(&self, name: &str, expected: &str) -> Error {
-        match self.members.get(name) {
-            None => Error::corruption(format!("a {:?} record has no member {name}", self.kind)),
-            Some(found) => Error::corruption(format!(
-                "member {name} of a {:?} record is {}, not {expected}",
-                self.kind,
-                kind_of(found)
-            )),
-        }
+        Error::corruption(match self.members.get(name) {
+            None => format!("{} has no member {name}", self.of),
+            Some(found) => format!("member {name} of {} is {}, not {expected}", self.of, kind_of(found)),
+        })
+    }
+
+    fn damaged(&self, name: &str, fault: &Error) -> Error {
+        Error::corruption(format!("member {name} of {} is damaged: {}", self.of, fault.message))
     }
 
     fn text(&self, name: &str) -> Result<String, Error> {
@@ -474,8 +506,18 @@ impl<'a> Body<'a> {
         self.members.get(name).and_then(Value::as_bool).ok_or_else(|| self.wrong(name, "a boolean"))
     }
 
-    fn value(&self, name: &str) -> Value {
-        self.members.get(name).cloned().unwrap_or(Value::Null)
+    /// Somebody else's JSON; what was none is there as null.
+    fn value(&self, name: &str) -> Result<Value, Error> {
+        self.members.get(name).cloned().ok_or_else(|| self.wrong(name, "there"))
+    }
+
+    fn part<T>(&self, name: &str, read: impl FnOnce(&Value) -> Result<T, Error>) -> Result<T, Error> {
+        let value = self.members.get(name).ok_or_else(|| self.wrong(name, "an object"))?;
+        read(value).map_err(|fault| self.damaged(name, &fault))
+    }
+
+    fn parts<T>(&self, name: &str, read: impl Fn(&Value) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+        self.array(name)?.iter().map(|value| read(value).map_err(|fault| self.damaged(name, &fault))).collect()
     }
 
     fn array(&self, name: &str) -> Result<&'a Vec<Value>, Error> {
@@ -499,12 +541,10 @@ impl<'a> Body<'a> {
     }
 
     fn call(&self) -> Result<Call, Error> {
-        Call::from_json(self.members.get("call").unwrap_or(&Value::Null)).map_err(|fault| {
-            Error::corruption(format!("the call of a {:?} record is damaged: {}", self.kind, fault.message))
-        })
+        self.part("call", Call::from_json)
     }
 
     fn items(&self, name: &str) -> Result<Vec<Item>, Error> {
-        self.array(name)?.iter().map(item_from_json).collect()
+        self.parts(name, item_from_json)
     }
 }

@@ -1,5 +1,9 @@
 //! Round trips of every kind.
 
+mod arbitrary;
+pub(crate) mod damage;
+mod properties;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -88,4 +92,51 @@ fn record_of_another_version_or_of_an_unknown_kind_is_refused_by_name() {
     let unknown = r#"record kind "flight.new" of version 1 is unknown"#;
     let hint = "if a newer wharf wrote it, use that one";
     assert_eq!(refused("flight.new", 1), Error::corruption(unknown).hint(hint));
+}
+
+// covers B11
+#[test]
+fn damage_inside_of_a_member_names_the_record_the_member_and_what_is_wrong() {
+    let cases = [
+        (
+            "turn.started",
+            json!({ "turn": "t", "input": [{ "type": "message", "role": "oracle", "text": "" }] }),
+            r#"member input of a "turn.started" record is damaged: member role of an item is "oracle", which is not known"#,
+        ),
+        (
+            "turn.started",
+            json!({ "turn": "t", "input": [], "closes": [{ "id": 7 }] }),
+            r#"member closes of a "turn.started" record is damaged: member id of a closed call is a number, not a string"#,
+        ),
+        (
+            "call.rejected",
+            json!({ "call": { "type": "function_call", "call_id": "c", "name": "n" }, "reason": "policy", "output": "" }),
+            r#"member call of a "call.rejected" record is damaged: a call has no member arguments"#,
+        ),
+        (
+            "response.recorded",
+            json!({ "id": "r", "outcome": { "status": "incomplete" }, "items": [], "text": "" }),
+            r#"member outcome of a "response.recorded" record is damaged: an outcome has no member reason"#,
+        ),
+        (
+            "call.settled",
+            json!({ "id": "c", "how": "done" }),
+            r#"a "call.settled" record has neither member output nor member blob"#,
+        ),
+        ("outcome.stored", json!({}), r#"a "outcome.stored" record has no member outcome"#),
+    ];
+    for (kind, body, message) in cases {
+        assert_eq!(Record::decode(kind, 1, &body.to_string(), |_| None), Err(Error::corruption(message)));
+    }
+}
+
+// covers N6
+#[test]
+fn blob_that_is_not_text_harms_its_own_output_alone() {
+    let bytes = b"\xff\xfe".to_vec();
+    let digest = crate::digest::Digest::of(&bytes);
+    let body = json!({ "id": "c", "how": "done", "blob": digest.to_string(), "length": 2 }).to_string();
+    let output = json!({ "error": format!("the stored output {digest} is not text") }).to_string();
+    let settled = Record::CallSettled { id: "c".into(), output, how: Settlement::Done };
+    assert_eq!(Record::decode("call.settled", 1, &body, |_| Some(bytes)), Ok(settled));
 }
