@@ -4,7 +4,7 @@
 mod json;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests;
+pub(crate) mod tests;
 
 use serde_json::Value;
 

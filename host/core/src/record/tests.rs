@@ -4,11 +4,18 @@ mod arbitrary;
 pub(crate) mod damage;
 mod properties;
 
+use proptest::prelude::ProptestConfig;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::error::Error;
 use crate::limits::{BLOB_BYTES_MAX, RECORD_BYTES_MAX, RECORD_DEPTH_MAX};
+
+/// So many cases, or as many as `PROPTEST_CASES` says.
+pub(crate) fn some(cases: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig { cases: asked.unwrap_or(cases), failure_persistence: None, ..ProptestConfig::default() }
+}
 
 fn summary(levels: usize) -> Record {
     Record::SummaryStaged { summary: (1..levels).fold(json!(1), |inner, _| json!([inner])) }

@@ -5,15 +5,11 @@ use serde_json::{Value, json};
 
 use super::arbitrary::{foreign, record, text};
 use super::damage::{Change, change};
+use super::some;
 use crate::error::{Error, ErrorKind};
 use crate::ids::BlobDigest;
 use crate::limits::{BLOB_BYTES_MAX, INLINE_OUTPUT_BYTES_MAX, RECORD_DEPTH_MAX};
 use crate::record::{Encoded, Record, Settlement};
-
-fn some(cases: u32) -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig { cases: asked.unwrap_or(cases), failure_persistence: None, ..ProptestConfig::default() }
-}
 
 fn decode(stored: &Encoded) -> Result<Record, Error> {
     Record::decode(stored.kind, stored.version, &stored.body, |digest| {

@@ -1,12 +1,16 @@
 //! What holds for any run of events. [`Host::feed`] checks at each step that an error changes nothing, that live state is
 //! the fold of what is durable, and that nothing runs before it is durable; here is what else holds.
 
+mod damage;
+mod recovery;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::checkpoint::CallState;
 use crate::inbox::{About, Command, Letter};
 use crate::reconcile::UncertaintyRules;
+use crate::record::tests::some;
 
 /// A kind of event and two choices, read against the state so that most events fit it.
 type Choice = (u8, u8, u8);
@@ -266,10 +270,6 @@ fn run(rules: u8, choices: Vec<Choice>) -> Run {
 
 fn choices() -> impl Strategy<Value = Vec<Choice>> {
     prop::collection::vec(any::<Choice>(), 1..70)
-}
-
-fn some(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
