@@ -4,11 +4,17 @@
 mod damage;
 mod recovery;
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use super::*;
 use crate::checkpoint::CallState;
 use crate::inbox::{About, Command, Letter};
+use crate::limits::INLINE_OUTPUT_BYTES_MAX;
+use crate::model::Usage;
 use crate::reconcile::UncertaintyRules;
 use crate::record::tests::some;
 
@@ -61,6 +67,25 @@ fn ending(choice: u8) -> (Outcome, Option<&'static str>) {
     }
 }
 
+fn job_outcome(choice: u8) -> JobOutcome {
+    match choice % 32 {
+        0 => JobOutcome::Output("x".repeat(INLINE_OUTPUT_BYTES_MAX + 1)),
+        1..=4 => JobOutcome::Error("broke\0".into()),
+        5 | 6 => JobOutcome::Crashed,
+        _ => JobOutcome::Output("done".into()),
+    }
+}
+
+fn harness(choice: u8) -> HarnessFacts {
+    HarnessFacts {
+        name: "h".into(),
+        component: "c".into(),
+        authority: format!("a{}", choice % 2),
+        conversation: "v".into(),
+        authority_value: json!({ "n": choice }),
+    }
+}
+
 impl Run {
     fn new(rules: u8) -> Self {
         let uncertainty = UncertaintyRules {
@@ -97,7 +122,7 @@ impl Run {
                 message_id: (one % 4 == 0).then(|| format!("msg_{one}")),
                 continues: None,
                 whole_history: two % 2 == 0,
-                maker: None,
+                maker: (one % 3 == 0).then(|| format!("maker_{}/m", two % 2)),
             },
             3 => Event::ResponseStarted(self.some_response(one)),
             4..=9 => self.host.called(call(one), policy(two)),
@@ -105,14 +130,18 @@ impl Run {
                 let (outcome, finish_reason) = ending(one);
                 let id = self.some_response(two);
                 let finish_reason = finish_reason.map(str::to_owned);
-                completed(Completion { id: Some(id), outcome, finish_reason, ..completion("") })
+                let text = "line\n".repeat(usize::from(two % 3));
+                let items =
+                    vec![json!({ "type": "odd", "n": u64::MAX - u64::from(two), "x": [text] }); text.len().min(1)];
+                let usage = (two % 5 == 0).then(|| Usage { total: u64::from(two), ..Usage::default() });
+                completed(Completion { id: Some(id), outcome, finish_reason, text, items, usage, ..completion("") })
             }
             14 => Event::StreamBroken,
             15 => {
                 let fate = [Fate::NotSent, Fate::Refused, Fate::Unknown][usize::from(one) % 3];
                 Event::RequestFailed(RequestError::new(fate, Error::provider("no")))
             }
-            16..=19 => ended(self.some_call(one).as_str(), "done"),
+            16..=19 => Event::JobEnded { id: self.some_call(one), outcome: job_outcome(two) },
             20 | 21 => Event::Prepare,
             22..=24 => {
                 let decision = match two % 3 {
@@ -122,7 +151,7 @@ impl Run {
                 };
                 Event::Decided { id: self.some_held_call(one), decision }
             }
-            25 => match one % 9 {
+            25 => match one % 12 {
                 0 => Event::Cancel,
                 1 => Event::Pause(PauseReason::Shutdown),
                 2 => Event::Pause(PauseReason::Held { calls: vec![self.some_call(two)] }),
@@ -131,6 +160,9 @@ impl Run {
                 5 => Event::TurnEnded { status: "completed".into() },
                 6 => Event::SummaryStaged(json!({ "n": two })),
                 7 => Event::CutOff(vec![(self.some_call(one), JobOutcome::Output("late".into()))]),
+                8 => Event::CancelAfter(vec![(self.some_call(two), JobOutcome::Output("late".into()))]),
+                9 => Event::HarnessBound(harness(two)),
+                10 => Event::ReceiptRead { id: self.some_response(two), who: "op".into() },
                 _ => Event::Stop,
             },
             26 if one % 4 == 0 => self.letter(one / 4, two),
@@ -342,4 +374,46 @@ proptest! {
             prop_assert_eq!(session, before, "a record that does not fold changes nothing");
         }
     }
+}
+
+/// What the tests here say holds for no more than what the runs reach.
+#[test]
+fn runs_of_events_make_every_kind_of_record_that_a_machine_makes() {
+    let mut runner = TestRunner::deterministic();
+    let mut made = BTreeSet::new();
+    for _ in 0..200 {
+        let (rules, choices) = (any::<u8>(), choices()).new_tree(&mut runner).unwrap().current();
+        made.extend(run(rules, choices).host.journal.iter().map(Record::kind));
+    }
+    // Calls become orphans by the record that settles their request; none is made for that alone.
+    let kinds = [
+        "call.accepted",
+        "call.narrowed",
+        "call.rejected",
+        "call.released",
+        "call.requeued",
+        "call.settled",
+        "call.started",
+        "delivery.acknowledged",
+        "delivery.prepared",
+        "flight.cleared",
+        "flight.settled",
+        "harness.bound",
+        "inbox.consumed",
+        "outcome.stored",
+        "response.begun",
+        "response.completed",
+        "response.recorded",
+        "response.started",
+        "summary.staged",
+        "transcript.committed",
+        "transcript.dropped",
+        "turn.ended",
+        "turn.parked",
+        "turn.paused",
+        "turn.reconciled",
+        "turn.resumed",
+        "turn.started",
+    ];
+    assert_eq!(made, BTreeSet::from(kinds));
 }

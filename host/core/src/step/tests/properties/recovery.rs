@@ -28,7 +28,7 @@ fn recover(run: &Run, journal: &[Record]) -> Option<Vec<Vec<Record>>> {
 }
 
 proptest! {
-    #![proptest_config(some(150))]
+    #![proptest_config(some(60))]
 
     // covers G7, G9, M5
     #[test]
