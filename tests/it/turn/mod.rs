@@ -5,6 +5,7 @@
 
 mod abandoned;
 mod crash;
+mod failing;
 mod formats;
 mod kit;
 mod live;
