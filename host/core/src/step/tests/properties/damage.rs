@@ -1,5 +1,7 @@
 //! Damage to what a store gives back of a run, record by record: it folds, or the first record that does not fit is named.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -50,6 +52,60 @@ fn lend(stored: &mut [Stored], to: usize, from: usize, member: &prop::sample::In
     Some(())
 }
 
+/// What a call of the open turn has been through, as its records alone say.
+struct Past {
+    replay: ReplayClass,
+    starts: u32,
+    runs: bool,
+    settled: bool,
+}
+
+/// Whether a history that folds could have been: told from its records, without the fold.
+fn check_possible(records: &[Record]) {
+    let (mut calls, mut requests, mut in_flight) = (HashMap::new(), 0, false);
+    let fresh = |replay, settled| Past { replay, starts: 0, runs: false, settled };
+    for record in records {
+        match record {
+            Record::TurnStarted { .. } => calls.clear(),
+            Record::CallAccepted { call, replay, .. } => {
+                assert!(calls.insert(&call.id, fresh(*replay, false)).is_none(), "{record:?}");
+            }
+            Record::CallRejected { call, .. } => {
+                assert!(calls.insert(&call.id, fresh(ReplayClass::Never, true)).is_none(), "{record:?}");
+            }
+            Record::CallStarted { id, attempt, .. } => {
+                let call = calls.get_mut(id).unwrap();
+                assert!(!call.runs && !call.settled && *attempt == call.starts + 1, "{record:?}");
+                assert!(call.starts == 0 || call.replay != ReplayClass::Never, "{record:?}");
+                (call.starts, call.runs) = (*attempt, true);
+            }
+            Record::CallSettled { id, .. } => {
+                let call = calls.get_mut(id).unwrap();
+                assert!(!call.settled, "{record:?}");
+                (call.runs, call.settled) = (false, true);
+            }
+            Record::CallRequeued { id } => {
+                let call = calls.get_mut(id).unwrap();
+                assert!(call.runs && call.replay != ReplayClass::Never, "{record:?}");
+                call.runs = false;
+            }
+            Record::ReplayNarrowed { id } => calls.get_mut(id).unwrap().replay = ReplayClass::Never,
+            Record::DeliveryPrepared { call_ids, .. } => {
+                assert!(call_ids.iter().all(|id| calls[id].settled), "{record:?}");
+            }
+            Record::ResponseBegun(begun) => {
+                requests += 1;
+                assert!(!in_flight && begun.ordinal == requests, "{record:?}");
+                in_flight = true;
+            }
+            Record::FlightCleared => assert!(std::mem::replace(&mut in_flight, false), "{record:?}"),
+            Record::FlightSettled { .. } => in_flight = false,
+            Record::TurnEnded { .. } => assert!(!in_flight && calls.values().all(|call| !call.runs), "{record:?}"),
+            _ => {}
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(some(200))]
 
@@ -72,6 +128,7 @@ proptest! {
         }
         match load(&damaged) {
             Ok((records, session)) => {
+                check_possible(&records);
                 // Another history: one that could be written, and that says the same when it is read again.
                 let (again, folded) = load(&stored(&records)).unwrap();
                 prop_assert_eq!((again, folded), (records, session));
@@ -84,6 +141,29 @@ proptest! {
                 let kind = damaged[number - 1].kind;
                 prop_assert!(error.message.contains(kind), "{kind}: {error}");
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(some(400))]
+
+    // covers B11, G5
+    #[test]
+    fn journal_with_a_record_lost_doubled_or_moved_is_a_possible_history_if_it_folds(
+        rules: u8, choices in choices(), at: prop::sample::Index, near in 0..6_usize, how in 0..3_u8,
+    ) {
+        let mut journal = run(rules, choices).host.journal;
+        check_possible(&journal);
+        let at = at.index(journal.len());
+        let to = (at + near).min(journal.len() - 1);
+        match how {
+            0 => drop(journal.remove(at)),
+            1 => journal.insert(to, journal[at].clone()),
+            _ => journal.swap(at, to),
+        }
+        if Session::fold(&journal).is_ok() {
+            check_possible(&journal);
         }
     }
 }
