@@ -22,6 +22,7 @@ pub mod seams;
 mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod verify;
 
 pub use agent::Agent;
 pub use builder::{Builder, EnvLookup, KeyReader, Wharf};
