@@ -14,7 +14,7 @@ use super::read::{At, Node, Source, Table};
 use super::rule::read_rule;
 use super::{
     AfterLost, AsyncSupport, Capability, CapabilitySource, Harness, KeySource, ModelSetting, OnUnknown, Profile,
-    Provider, TurnRules,
+    Provider, Retention, TurnRules, units,
 };
 use crate::grants::Grants;
 use crate::limits;
@@ -66,6 +66,7 @@ fn read<'a>(source: &'a Source<'a>, tree: &'a Spanned<DeValue<'a>>) -> Option<Ha
     let capabilities = read_capabilities(&root, &profiles);
     let providers = read_providers(&root);
     let models = read_models(&root);
+    let retention = root.get("sessions").and_then(|node| read_retention(&node));
     let mut options =
         root.get("options").and_then(|node| node.table()).map(|table| read_options(&table)).unwrap_or_default();
     let head = root.need("harness")?.table()?;
@@ -82,6 +83,7 @@ fn read<'a>(source: &'a Source<'a>, tree: &'a Spanned<DeValue<'a>>) -> Option<Ha
         options,
         providers,
         models,
+        retention,
         capabilities,
         profiles,
         defaults,
@@ -282,6 +284,18 @@ fn read_models(root: &Table<'_>) -> BTreeMap<ModelRef, ModelSetting> {
         }
     }
     models
+}
+
+fn read_retention(node: &Node<'_>) -> Option<Retention> {
+    let text = node.table()?.get("keep")?;
+    let said = text.text()?;
+    match units::duration(&said.value) {
+        Ok(keep) => Some(Retention { keep, place: said.place }),
+        Err(why) => {
+            text.fault(format!("{:?} is not a duration: it {why}", said.value));
+            None
+        }
+    }
 }
 
 fn read_profiles(root: &Table<'_>) -> BTreeMap<String, Profile> {

@@ -100,6 +100,7 @@ pub const SECTIONS: &[Section] = &[
                 "[models.\"openai/gpt-6-astra\"]\nasync = \"auto\"",
                 "what a model can do, where its profile is wrong",
             ),
+            key("sessions", "[sessions]\nkeep = \"90d\"", "how long sessions are kept"),
             key("capabilities", "[capabilities.files]\ncomponent = \"files.wasm\"", "sources of tools"),
             key("profiles", "[profiles.careful]\napprove = \"always\"", "policy that several capabilities share"),
             key(
@@ -202,6 +203,14 @@ pub const SECTIONS: &[Section] = &[
             ),
             key("images", "images = true", "whether the model takes images in outputs of calls"),
         ]],
+    },
+    Section {
+        path: "sessions",
+        groups: &[&[key(
+            "keep",
+            r#"keep = "90d""#,
+            "`wharf session gc` deletes sessions without an open turn whose last record is older; without it they are kept for ever",
+        )]],
     },
     Section {
         path: "capabilities.NAME",

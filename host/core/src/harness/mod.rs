@@ -16,11 +16,13 @@ pub(crate) mod units;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
 pub use error::{HarnessError, HarnessErrors, Place};
 pub use model::{ModelRef, check_provider, choose_model};
+pub use units::{duration as parse_duration, write_duration};
 
 use crate::grants::Grants;
 use crate::limits;
@@ -54,6 +56,7 @@ pub struct Harness {
     options: Options,
     providers: BTreeMap<String, Provider>,
     models: BTreeMap<ModelRef, ModelSetting>,
+    retention: Option<Retention>,
     capabilities: BTreeMap<String, Capability>,
     profiles: BTreeMap<String, Profile>,
     defaults: Rule,
@@ -108,6 +111,15 @@ pub enum AfterLost {
     Pause,
     /// The turn goes on.
     Continue,
+}
+
+/// How long sessions are kept. It is in none of the three digests: it says nothing of what an agent may do (X14).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    /// A session without an open turn may be deleted once its last record is older than this.
+    pub keep: Duration,
+    /// Where it stands.
+    pub place: Place,
 }
 
 /// Where models are (Z4). `Debug` shows no values of headers (O22, Y11).
@@ -289,6 +301,11 @@ impl Harness {
     /// What the operator says of this model; the default where nothing is said.
     pub fn model_setting(&self, model: &ModelRef) -> ModelSetting {
         self.models.get(model).copied().unwrap_or_default()
+    }
+
+    /// How long sessions are kept; without it for ever.
+    pub fn retention(&self) -> Option<&Retention> {
+        self.retention.as_ref()
     }
 
     /// Capabilities in the order of their names, left-out ones included.

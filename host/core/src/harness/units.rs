@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// Reads a duration: a number and `ms`, `s`, `m` or `h`, once or several times (`"1m30s"`).
+/// Reads a duration: a number and `ms`, `s`, `m`, `h` or `d`, once or several times (`"1m30s"`).
 ///
 /// # Errors
 /// Why it is none.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err("is empty".to_owned());
@@ -19,8 +19,9 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
             "s" => 1_000.0,
             "m" => 60_000.0,
             "h" => 3_600_000.0,
-            "" => return Err("has no unit (ms, s, m or h)".to_owned()),
-            other => return Err(format!("has the unit {other:?}, which is none of ms, s, m and h")),
+            "d" => 86_400_000.0,
+            "" => return Err("has no unit (ms, s, m, h or d)".to_owned()),
+            other => return Err(format!("has the unit {other:?}, which is none of ms, s, m, h and d")),
         };
         total_ms += number * unit_ms;
         rest = after;
@@ -74,9 +75,9 @@ pub(crate) fn write_size(bytes: u64) -> String {
 }
 
 /// A duration as it would be written.
-pub(crate) fn write_duration(time: Duration) -> String {
+pub fn write_duration(time: Duration) -> String {
     let ms = time.as_millis();
-    for (unit, factor) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
+    for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
         if ms >= factor && ms.is_multiple_of(factor) {
             return format!("{}{unit}", ms / factor);
         }
@@ -100,17 +101,23 @@ mod tests {
 
     #[test]
     fn durations_read_as_written() {
-        for (text, ms) in
-            [("10s", 10_000), ("500ms", 500), ("1.5s", 1_500), ("1m30s", 90_000), ("2h", 7_200_000), ("1 m", 60_000)]
-        {
+        for (text, ms) in [
+            ("10s", 10_000),
+            ("500ms", 500),
+            ("1.5s", 1_500),
+            ("1m30s", 90_000),
+            ("2h", 7_200_000),
+            ("1 m", 60_000),
+            ("90d", 90 * 86_400_000),
+        ] {
             assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for (text, why) in [
             ("", "is empty"),
-            ("10", "has no unit (ms, s, m or h)"),
+            ("10", "has no unit (ms, s, m, h or d)"),
             ("s", "does not begin with a number"),
             ("-1s", "does not begin with a number"),
-            ("10 parsecs", r#"has the unit "parsecs", which is none of ms, s, m and h"#),
+            ("10 parsecs", r#"has the unit "parsecs", which is none of ms, s, m, h and d"#),
             ("0s", "is less than a millisecond"),
             ("99999999999999999h", "is too long"),
             ("1..5s", "does not begin with a number"),
@@ -141,7 +148,7 @@ mod tests {
         for bytes in [1, 1023, 1024, 65_536, 3 << 29, 4 << 30] {
             assert_eq!(size(&write_size(bytes)), Ok(bytes));
         }
-        for ms in [1, 999, 1_000, 90_000, 3_600_000] {
+        for ms in [1, 999, 1_000, 90_000, 3_600_000, 36 * 3_600_000, 90 * 86_400_000] {
             let time = Duration::from_millis(ms);
             assert_eq!(duration(&write_duration(time)), Ok(time));
         }

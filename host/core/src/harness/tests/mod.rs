@@ -120,6 +120,9 @@ env = { TZ = "UTC" }
 replay = "safe"
 [defaults.limits]
 memory = "32MiB"
+
+[sessions]
+keep = "90d"
 "#;
 
 #[test]
@@ -168,6 +171,13 @@ fn every_key_reaches_the_harness() {
     assert_eq!(harness.model_setting(model), ModelSetting { async_tools: AsyncSupport::Off, images: Some(true) });
     let other = ModelRef { provider: "openai".into(), model: "other".into() };
     assert_eq!(harness.model_setting(&other), ModelSetting { async_tools: AsyncSupport::Auto, images: None });
+
+    let retention = harness.retention().expect("it says how long");
+    assert_eq!(
+        (retention.keep, retention.place.key.as_ref()),
+        (Duration::from_secs(90 * 24 * 60 * 60), "sessions.keep")
+    );
+    assert_eq!(good(HEAD).retention(), None);
 
     let clock = harness.capability("clock").expect("it is there");
     assert_eq!((&clock.source, clock.enabled), (&CapabilitySource::Native("clock".into()), false));
@@ -235,6 +245,13 @@ fn config_is_checked_against_the_capabilitys_schema() {
         "h.toml:43:10: capabilities.files.config: the config schema of capability \"files\" refers to \"file:///x\", and nothing outside the schema is fetched"
     );
     // Without config it is the empty object.
+    let retention = harness.retention().expect("it says how long");
+    assert_eq!(
+        (retention.keep, retention.place.key.as_ref()),
+        (Duration::from_secs(90 * 24 * 60 * 60), "sessions.keep")
+    );
+    assert_eq!(good(HEAD).retention(), None);
+
     let clock = harness.capability("clock").expect("it is there");
     assert_eq!(clock.check_config(None), Ok(()));
     assert!(
@@ -301,11 +318,11 @@ fn wrong_types_and_values_say_what_would_be_right() {
             "{HEAD}[capabilities.c]\ncomponent = \"c\"\n[capabilities.c.limits]\ntime = \"10\"\nmemory = \"64MB\"\noutput = 5\ncalls_at_once = 0\n[defaults]\nlimits = {{ time = \"25h\", memory = \"1KiB\" }}"
         ),
         &[
-            r#"6:8 capabilities.c.limits.time: "10" is not a duration: it has no unit (ms, s, m or h) | for example time = "10s""#,
+            r#"6:8 capabilities.c.limits.time: "10" is not a duration: it has no unit (ms, s, m, h or d) | for example time = "10s""#,
             r#"7:10 capabilities.c.limits.memory: "64MB" is not a size: it has the unit "MB", which is ambiguous; units are B, KiB, MiB and GiB | for example memory = "64MiB""#,
             r#"8:10 capabilities.c.limits.output: is a whole number, not a string | for example output = "64KiB""#,
             "9:17 capabilities.c.limits.calls_at_once: is 0, not between 1 and 1024 | for example calls_at_once = 4",
-            r#"11:19 defaults.limits.time: "25h" is longer than 24h | for example time = "10s""#,
+            r#"11:19 defaults.limits.time: "25h" is longer than 1d | for example time = "10s""#,
             r#"11:35 defaults.limits.memory: "1KiB" is not between 64KiB and 4GiB | for example memory = "64MiB""#,
         ],
     );
@@ -406,7 +423,7 @@ fn a_file_is_read_at_its_largest_size_and_refused_past_it() {
     faults(
         &format!("x = 1\n{HEAD}"),
         &[
-            r#"1:1 x: is not a known key | known keys here are "harness", "options", "providers", "models", "capabilities", "profiles" and "defaults""#,
+            r#"1:1 x: is not a known key | known keys here are "harness", "options", "providers", "models", "sessions", "capabilities", "profiles" and "defaults""#,
         ],
     );
     let flood: String = (0..500).map(|n| format!("x{n} = 1\n")).collect();
@@ -481,6 +498,21 @@ fn every_example_in_the_table_of_keys_is_right() {
             assert_eq!(own, Vec::<String>::new(), "{} of {:?}:\n{text}", key.name, section.path);
         }
     }
+}
+
+#[test]
+fn a_time_to_keep_sessions_has_a_unit() {
+    let sections = |body: &str| format!("{HEAD}[sessions]\n{body}\n");
+    assert_eq!(good(&sections("")).retention(), None);
+    faults(
+        &sections("keep = 90"),
+        &[r#"4:8 sessions.keep: is a whole number, not a string | for example keep = "90d""#],
+    );
+    faults(
+        &sections(r#"keep = "90""#),
+        &[r#"4:8 sessions.keep: "90" is not a duration: it has no unit (ms, s, m, h or d) | for example keep = "90d""#],
+    );
+    faults(&sections(r#"kep = "90d""#), &[r#"4:1 sessions.kep: is not a known key | did you mean "keep"?"#]);
 }
 
 #[test]
