@@ -16,6 +16,7 @@ mod journal;
 pub mod limits;
 mod load;
 pub mod native;
+pub mod removal;
 mod requester;
 mod resume;
 pub mod seams;
