@@ -148,6 +148,12 @@ pub(crate) enum SessionCommand {
     /// Writes the checkpoint of the open or last turn as JSON
     #[command(after_help = "Example:\n  wharf session export s1 > s1.json")]
     Export(ExportArgs),
+    /// Checks that a journal, or every one, keeps what it promises, and names the first record that does not
+    #[command(
+        after_help = "Takes no lease and changes nothing. Examples:\n  wharf session verify\n  wharf session verify s1 \
+                            --all\n  wharf session verify --json | jq '.sessions[] | select(.sound != true)'"
+    )]
+    Verify(VerifyArgs),
 }
 
 /// `wharf session list`.
@@ -207,6 +213,22 @@ pub(crate) struct ExportArgs {
     pub(crate) session: String,
     #[command(flatten)]
     pub(crate) harness: HarnessArg,
+}
+
+/// `wharf session verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The session; without it every one
+    #[arg(value_name = "ID")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) harness: HarnessArg,
+    /// List every breach that can be told, not the first alone
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `wharf session resume`.

@@ -65,6 +65,7 @@ async fn dispatch(command: Command) -> anyhow::Result<Exit> {
         Command::Session(SessionCommand::Cancel(args)) => session::cancel(args).await,
         Command::Session(SessionCommand::Takeover(args)) => session::takeover(args).await,
         Command::Session(SessionCommand::Export(args)) => session::export(args).await,
+        Command::Session(SessionCommand::Verify(args)) => session::verify(args).await,
         Command::Tool(ToolCommand::Inspect(args)) => tool::inspect(args).await,
         Command::Tool(ToolCommand::Call(args)) => tool::call(args).await,
         Command::Simulate(args) => simulate::run(args).await,

@@ -50,3 +50,27 @@ fn spinner(text: String) -> ProgressBar {
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
 }
+
+/// A line that says how far a long look has come: on a terminal only, as it is gone when the look is over.
+pub(crate) struct Steps(Option<ProgressBar>);
+
+impl Steps {
+    /// Begins, without a line yet.
+    pub(crate) fn begin() -> Self {
+        Self(std::io::stderr().is_terminal().then(|| spinner(String::new())))
+    }
+
+    /// Shows this from now on.
+    pub(crate) fn show(&self, text: impl FnOnce() -> String) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(text());
+        }
+    }
+
+    /// Takes the line away.
+    pub(crate) fn end(self) {
+        if let Some(bar) = self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

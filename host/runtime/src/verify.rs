@@ -197,9 +197,9 @@ pub async fn verify(
             Ok(Next::End(head)) => return Ok(audit.end(after, head)),
             // One by one, to find out which it is.
             Err(StoreError::Corrupt { .. }) if limit > 1 => limit = 1,
-            Err(StoreError::Corrupt { place, why }) => {
+            Err(StoreError::Corrupt { why, place: _ }) => {
                 if unreadable == 0 {
-                    audit.unreadable(after.next(), format!("{place} is damaged: {why}"));
+                    audit.unreadable(after.next(), format!("it cannot be read: {why}"));
                 }
                 unreadable += 1;
                 if unreadable > limits::UNREADABLE_IN_A_ROW_MAX {

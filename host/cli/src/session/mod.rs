@@ -2,6 +2,7 @@
 
 mod owner;
 mod show;
+mod verify;
 
 use std::path::Path;
 
@@ -22,6 +23,7 @@ use crate::{limits, screen};
 
 pub(crate) use owner::{cancel, takeover};
 pub(crate) use show::show;
+pub(crate) use verify::verify;
 
 /// `wharf session list`.
 ///

@@ -11,4 +11,5 @@ mod sessions;
 mod signals;
 mod store;
 mod tools;
+mod verify;
 mod wrong_input;
