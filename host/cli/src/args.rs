@@ -154,6 +154,16 @@ pub(crate) enum SessionCommand {
                             --all\n  wharf session verify --json | jq '.sessions[] | select(.sound != true)'"
     )]
     Verify(VerifyArgs),
+    /// Deletes sessions as a whole; their names are not used again
+    #[command(after_help = "Examples:\n  wharf session delete s1\n  wharf session delete s1 s2 --yes\n  \
+                            wharf session delete s1 --take-over   even while a process has it")]
+    Delete(DeleteArgs),
+    /// Deletes sessions that are older than they are kept, and outputs that no record names
+    #[command(
+        after_help = "How long sessions are kept stands in the harness file: keep = \"90d\" under [sessions]. One with an open \
+                            turn, or in use, stays.\nExamples:\n  wharf session gc --dry-run\n  wharf session gc --keep 30d"
+    )]
+    Gc(GcArgs),
 }
 
 /// `wharf session list`.
@@ -226,6 +236,41 @@ pub(crate) struct VerifyArgs {
     /// List every breach that can be told, not the first alone
     #[arg(long)]
     pub(crate) all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `wharf session delete`.
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    /// The sessions
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) sessions: Vec<String>,
+    #[command(flatten)]
+    pub(crate) harness: HarnessArg,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Delete it also while a process has it, which stops at its next step
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `wharf session gc`.
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    #[command(flatten)]
+    pub(crate) harness: HarnessArg,
+    /// Delete nothing, and say what would be deleted
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Keep sessions for this time, whatever the harness file says
+    #[arg(long, value_name = "TIME")]
+    pub(crate) keep: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

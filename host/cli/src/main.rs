@@ -66,6 +66,8 @@ async fn dispatch(command: Command) -> anyhow::Result<Exit> {
         Command::Session(SessionCommand::Takeover(args)) => session::takeover(args).await,
         Command::Session(SessionCommand::Export(args)) => session::export(args).await,
         Command::Session(SessionCommand::Verify(args)) => session::verify(args).await,
+        Command::Session(SessionCommand::Delete(args)) => session::delete(args).await,
+        Command::Session(SessionCommand::Gc(args)) => session::gc(args).await,
         Command::Tool(ToolCommand::Inspect(args)) => tool::inspect(args).await,
         Command::Tool(ToolCommand::Call(args)) => tool::call(args).await,
         Command::Simulate(args) => simulate::run(args).await,

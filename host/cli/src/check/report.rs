@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wharf::core::Error;
 use wharf::core::grants::Grants;
-use wharf::core::harness::{Capability, CapabilitySource};
+use wharf::core::harness::{Capability, CapabilitySource, write_duration};
 use wharf::core::rules::{BoundTool, DecidedBy};
 use wharf::{Agent, CapabilityReport, CapabilityStatus, ImportLine};
 
@@ -25,6 +25,9 @@ pub(super) fn as_text(agent: &Agent, provider: &Result<Provider, Error>, unset: 
             yes(provider.retrieval)
         ));
         out.push_str(&format!("key     {}{}\n", provider.key, key_note(unset)));
+    }
+    if let Some(retention) = harness.retention() {
+        out.push_str(&format!("kept    sessions for {} :{}\n", write_duration(retention.keep), retention.place.line));
     }
     if harness.capabilities().next().is_none() {
         out.push_str("no capabilities: the model has no tools\n");
@@ -188,6 +191,7 @@ pub(super) fn as_json(agent: &Agent, provider: &Result<Provider, Error>, unset: 
             Err(error) => json!({ "error": error_json(error) }),
         },
         "keys_not_set": unset,
+        "sessions": { "keep": harness.retention().map(|retention| write_duration(retention.keep)) },
         "capabilities": harness.capabilities().map(|capability| {
             let report = agent.reports().iter().find(|report| report.name == capability.name);
             let (status, error) = match report.map(|report| &report.status) {

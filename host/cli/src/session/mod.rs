@@ -1,5 +1,7 @@
 //! `wharf session …`: what is stored, and going on with it. Looking takes no lease.
 
+mod delete;
+mod gc;
 mod owner;
 mod show;
 mod verify;
@@ -21,6 +23,8 @@ use crate::table::Table;
 use crate::turn::{self, Beginning};
 use crate::{limits, screen};
 
+pub(crate) use delete::delete;
+pub(crate) use gc::gc;
 pub(crate) use owner::{cancel, takeover};
 pub(crate) use show::show;
 pub(crate) use verify::verify;

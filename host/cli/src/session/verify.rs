@@ -45,7 +45,7 @@ pub(crate) async fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
 }
 
 /// A session that has to be there. One that cannot be read is: that is for the check to tell.
-async fn readable_session(store: &dyn Store, session: &str) -> Result<JournalKey, Error> {
+pub(super) async fn readable_session(store: &dyn Store, session: &str) -> Result<JournalKey, Error> {
     let key = open::session_key(session)?;
     match store.history(&key, wharf::core::Seq(0), 1).await {
         Err(StoreError::Corrupt { .. }) => Ok(key),

@@ -7,6 +7,7 @@ mod init_and_check;
 mod kit;
 mod owner;
 mod provider;
+mod removal;
 mod sessions;
 mod signals;
 mod store;
