@@ -18,6 +18,8 @@ mod screen;
 mod session;
 mod signals;
 mod simulate;
+#[cfg(debug_assertions)]
+mod stop_at;
 mod story;
 mod table;
 mod timeline;

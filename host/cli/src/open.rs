@@ -137,9 +137,12 @@ pub(crate) fn existing_store(arg: &HarnessArg) -> anyhow::Result<Option<(Arc<dyn
 }
 
 fn open_store(data: &Path) -> anyhow::Result<Arc<dyn Store>> {
-    let store = SqliteStore::open(data)
-        .map_err(Error::from)
-        .with_context(|| format!("the sessions in {} cannot be opened", data.display()))?;
+    #[cfg(debug_assertions)]
+    let opened = SqliteStore::open_with(data, crate::stop_at::store_options());
+    #[cfg(not(debug_assertions))]
+    let opened = SqliteStore::open(data);
+    let store =
+        opened.map_err(Error::from).with_context(|| format!("the sessions in {} cannot be opened", data.display()))?;
     Ok(Arc::new(store))
 }
 
