@@ -26,6 +26,11 @@ guests:
 demo *ARGS:
     cargo run -- demo {{ ARGS }}
 
+# Real processes, killed and started again: `just crash`, `just crash rounds=200`, `just crash rounds=200 seed=7`.
+crash rounds="1000" seed="1":
+    WHARF_CRASH_ROUNDS={{ trim_start_match(rounds, "rounds=") }} WHARF_CRASH_SEED={{ trim_start_match(seed, "seed=") }} \
+        cargo test -p wharf-cli --test process -- --nocapture
+
 # The figures of docs/benchmarks.md. Builds the engine in release mode: ten minutes the first time.
 bench *ARGS:
     cargo run --release --manifest-path bench/Cargo.toml -- {{ ARGS }}
