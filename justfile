@@ -31,6 +31,10 @@ crash rounds="1000" seed="1":
     WHARF_CRASH_ROUNDS={{ trim_start_match(rounds, "rounds=") }} WHARF_CRASH_SEED={{ trim_start_match(seed, "seed=") }} \
         cargo test -p wharf-cli --test process -- --nocapture
 
+# Breaks the lines that keep the promises, one by one, and shows that a test notices: `just sabotage`, `just sabotage 4-`.
+sabotage *NAMES:
+    tests/sabotage/run {{ NAMES }}
+
 # The figures of docs/benchmarks.md. Builds the engine in release mode: ten minutes the first time.
 bench *ARGS:
     cargo run --release --manifest-path bench/Cargo.toml -- {{ ARGS }}
