@@ -75,10 +75,6 @@ pub const SETTLE_ATTEMPTS_MAX: u32 = 4;
 /// Most records that are read at once for showing a session.
 pub const SESSIONS_LISTED_MAX: usize = 200;
 
-/// Most records that a check of a journal or a removal has in memory at once: usual ones are a few hundred bytes, so that
-/// more at once would not be faster, and even of the largest ones this many are rarely beside each other.
-pub const RECORDS_AT_ONCE: usize = 256;
-
 /// Most breaches that a check of one journal lists: a person mends the first ones first, and a damaged file has thousands.
 pub const BREACHES_MAX: usize = 100;
 

@@ -238,7 +238,7 @@ async fn survey(store: &dyn Store, key: &JournalKey, mut held: Option<&mut Held>
         if let Some(held) = &mut held {
             held.renew_if_due().await?;
         }
-        let page = store.history(key, after, limits::RECORDS_AT_ONCE).await?;
+        let page = store.history(key, after, limits::RECORDS_PAGE).await?;
         let Some(last) = page.last() else { break };
         (after, survey.last_ms) = (last.seq, last.record.at_ms);
         survey.records += page.len() as u64;

@@ -50,11 +50,13 @@ pub enum Invariant {
     Fold,
     /// The calls of a turn agree with each other and are valid (G2, G11).
     Checkpoint,
+    /// A snapshot says what the records up to it say.
+    Snapshot,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Readable,
         Self::Position,
         Self::RecordId,
@@ -71,6 +73,7 @@ impl Invariant {
         Self::InboxOnce,
         Self::Fold,
         Self::Checkpoint,
+        Self::Snapshot,
     ];
 
     /// A word for it that programs can go by.
@@ -92,6 +95,7 @@ impl Invariant {
             Self::InboxOnce => "inbox-once",
             Self::Fold => "fold",
             Self::Checkpoint => "checkpoint",
+            Self::Snapshot => "snapshot",
         }
     }
 
@@ -107,7 +111,8 @@ impl Invariant {
             | Self::Fence
             | Self::Form
             | Self::Fold
-            | Self::Checkpoint => "nothing was changed: keep a copy of the store, then put a backup in its place",
+            | Self::Checkpoint
+            | Self::Snapshot => "nothing was changed: keep a copy of the store, then put a backup in its place",
             Self::CallOnce
             | Self::AcceptedFirst
             | Self::NeverTwice
@@ -133,15 +138,21 @@ pub struct Breach {
     pub invariant: Invariant,
     /// What is wrong: lower case, no full stop.
     pub what: String,
+    /// What to do about this one, where that is more than [`Invariant::hint`] says.
+    pub advice: Option<String>,
 }
 
 impl Breach {
+    /// What to do about it.
+    pub fn hint(&self) -> &str {
+        self.advice.as_deref().unwrap_or_else(|| self.invariant.hint())
+    }
+
     /// As an error of a session, with its hint.
     pub fn to_error(&self, key: &JournalKey) -> Error {
         let kind = self.kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
         let (seq, session) = (self.seq, key.session.as_str());
-        Error::corruption(format!("record {seq}{kind} of session {session:?}: {}", self.what))
-            .hint(self.invariant.hint())
+        Error::corruption(format!("record {seq}{kind} of session {session:?}: {}", self.what)).hint(self.hint())
     }
 }
 
@@ -176,15 +187,15 @@ pub async fn verify(
     key: &JournalKey,
     progress: &mut (dyn FnMut(Seq) + Send),
 ) -> Result<Findings, Error> {
-    let mut audit = Audit::new();
+    let mut audit = Audit::new(read_snapshot(store, key).await?);
     let mut after = Seq(0);
-    let mut limit = limits::RECORDS_AT_ONCE;
+    let mut limit = limits::RECORDS_PAGE;
     let mut unreadable = 0;
     while !audit.is_full() {
         match next(store, key, after, limit).await {
             Ok(Next::Records(page)) => {
                 if unreadable > 0 {
-                    (unreadable, limit) = (0, limits::RECORDS_AT_ONCE);
+                    (unreadable, limit) = (0, limits::RECORDS_PAGE);
                 }
                 for stored in page {
                     let output = read_output(store, key, &stored).await?;
@@ -211,6 +222,15 @@ pub async fn verify(
         }
     }
     Ok(audit.cut_short())
+}
+
+/// The newest snapshot. Where something behind it cannot be read there is none to be had, and that is told anyway.
+async fn read_snapshot(store: &dyn Store, key: &JournalKey) -> Result<Option<(Seq, String)>, StoreError> {
+    match store.load(key, Seq(0)).await {
+        Ok(loaded) => Ok(loaded.snapshot),
+        Err(StoreError::Corrupt { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 enum Next {

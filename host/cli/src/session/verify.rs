@@ -147,6 +147,6 @@ fn as_json(one: &Checked) -> Value {
 fn breach_json(breach: &Breach) -> Value {
     json!({
         "record": breach.seq.0, "kind": breach.kind, "invariant": breach.invariant.as_str(), "what": breach.what,
-        "hint": breach.invariant.hint(),
+        "hint": breach.hint(),
     })
 }

@@ -29,17 +29,23 @@ pub(super) struct Audit {
     ledger: Ledger,
     /// None once a record did not fit: what follows from a state that is not known cannot be told.
     fold: Option<Session>,
+    /// The newest snapshot with the position up to which it folds, until that is reached.
+    snapshot: Option<(Seq, String)>,
+    /// False once an output could not be had: a snapshot may have it, and the fold has not.
+    has_outputs: bool,
     findings: Findings,
 }
 
 impl Audit {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(snapshot: Option<(Seq, String)>) -> Self {
         Self {
             last: Seq(0),
             fence: Fence(0),
             ids: HashSet::new(),
             ledger: Ledger::default(),
             fold: Some(Session::default()),
+            snapshot,
+            has_outputs: true,
             findings: Findings::default(),
         }
     }
@@ -55,8 +61,13 @@ impl Audit {
     /// A store error for a record of a newer version, unless something is broken before it.
     pub(super) fn record(&mut self, stored: &StoredRecord, output: Output) -> Result<(), Error> {
         self.findings.records += 1;
-        let breach =
-            |invariant, what| Breach { seq: stored.seq, kind: Some(stored.record.kind.clone()), invariant, what };
+        let breach = |invariant, what| Breach {
+            seq: stored.seq,
+            kind: Some(stored.record.kind.clone()),
+            invariant,
+            what,
+            advice: None,
+        };
         let mut broken = Vec::new();
         for (invariant, check) in ENVELOPE {
             if let Err(what) = check(self, stored) {
@@ -87,7 +98,7 @@ impl Audit {
         match Record::decode(&stored.record.kind, stored.record.version, &stored.record.body, |_| bytes) {
             Ok(record) => broken.extend(self.meaning(&record).map(|(invariant, what)| breach(invariant, what))),
             Err(error) if error.kind == ErrorKind::Corruption => {
-                broken.push(breach(Invariant::Form, error.message));
+                broken.push(Breach { advice: error.hint, ..breach(Invariant::Form, error.message) });
                 self.lose_the_thread();
             }
             Err(error) if self.findings.breaches.is_empty() => {
@@ -96,8 +107,28 @@ impl Audit {
             // It would be told if there were nothing else; so what is broken comes first.
             Err(_) => self.lose_the_thread(),
         }
+        self.has_outputs &= !broken.iter().any(|breach| breach.invariant == Invariant::Output);
+        if let Some(what) = self.snapshot_differs() {
+            broken.push(breach(Invariant::Snapshot, what));
+        }
         self.add(broken);
         Ok(())
+    }
+
+    /// How a snapshot that folds up to here differs from the fold. One of another form is passed over, as whoever opens the
+    /// session passes it over (design section 8).
+    fn snapshot_differs(&mut self) -> Option<String> {
+        let (_, text) = self.snapshot.take_if(|(seq, _)| *seq == self.last)?;
+        let fold = self.fold.as_ref().filter(|_| self.has_outputs)?;
+        let ours = fold.to_snapshot().ok()?; // none would have been written
+        if form_of(&text).is_some_and(|form| Some(form) != form_of(&ours)) {
+            return None;
+        }
+        match Session::from_snapshot(&text) {
+            Ok(said) if said == *fold => None,
+            Ok(_) => Some("the snapshot at this record says something else than the records up to it".to_owned()),
+            Err(error) => Some(format!("the snapshot at this record is damaged: {}", error.message)),
+        }
     }
 
     /// What a record means beside those before it. A promise that is broken is told by its name, and not once more as a
@@ -118,17 +149,27 @@ impl Audit {
     pub(super) fn unreadable(&mut self, seq: Seq, what: String) {
         self.lose_the_thread();
         self.last = self.last.max(seq);
-        self.add(vec![Breach { seq, kind: None, invariant: Invariant::Readable, what }]);
+        self.add(vec![Breach { seq, kind: None, invariant: Invariant::Readable, what, advice: None }]);
     }
 
     /// The journal ends here, and says that it ends at `head`.
     pub(super) fn end(mut self, read_to: Seq, head: Seq) -> Findings {
         if head != read_to {
             let what = format!("the journal says that it ends at record {head}, and its records end at {read_to}");
-            self.add(vec![Breach { seq: read_to.next(), kind: None, invariant: Invariant::Position, what }]);
+            self.add(vec![Breach {
+                seq: read_to.next(),
+                kind: None,
+                invariant: Invariant::Position,
+                what,
+                advice: None,
+            }]);
         }
         if let Some(Err((invariant, what))) = self.fold.as_ref().map(is_undamaged) {
-            self.add(vec![Breach { seq: read_to, kind: None, invariant, what }]);
+            self.add(vec![Breach { seq: read_to, kind: None, invariant, what, advice: None }]);
+        }
+        if let Some((seq, _)) = self.snapshot.take_if(|(seq, _)| *seq > read_to) {
+            let what = format!("there is a snapshot up to record {seq}, and the records end at {read_to}");
+            self.add(vec![Breach { seq, kind: None, invariant: Invariant::Snapshot, what, advice: None }]);
         }
         self.findings.to_the_end = true;
         self.findings
@@ -149,6 +190,11 @@ impl Audit {
         self.fold = None;
         self.ledger.has_gaps = true;
     }
+}
+
+/// The number of a snapshot's form.
+fn form_of(snapshot: &str) -> Option<u64> {
+    serde_json::from_str::<serde_json::Value>(snapshot).ok()?.get("form")?.as_u64()
 }
 
 type EnvelopeCheck = fn(&Audit, &StoredRecord) -> Result<(), String>;

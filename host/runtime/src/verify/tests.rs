@@ -6,6 +6,7 @@ use futures::FutureExt as _;
 use serde_json::json;
 use wharf_core::policy::{CallPolicy, Hold, RefusalReason, ReplayClass};
 use wharf_core::record::{Begun, Closed, FlightFate, Settlement};
+use wharf_core::session::Session;
 use wharf_core::{Call, CallId, ErrorKind, Fence, RecordId};
 use wharf_store::{Acquire, Append, MemoryStore, NewRecord, Owner};
 
@@ -134,7 +135,7 @@ fn told(findings: &Findings) -> Vec<String> {
 }
 
 fn audited(records: &[StoredRecord]) -> Vec<String> {
-    let mut audit = Audit::new();
+    let mut audit = Audit::new(None);
     for record in records {
         audit.record(record, Output::Inline).unwrap();
     }
@@ -271,10 +272,24 @@ fn a_record_of_unknown_form_is_named_and_those_behind_it_are_looked_at() {
 }
 
 #[test]
+fn a_record_of_a_kind_that_is_not_known_may_be_of_a_newer_wharf() {
+    let owner = Owner { token: "a".into(), label: "a".into() };
+    let hint = |kind: &str| {
+        let store = MemoryStore::new();
+        let lease = now(store.acquire(&key(), &owner, limits::LEASE_TTL, Acquire::IfFree)).unwrap();
+        let record = NewRecord { kind: kind.into(), body: "{}".into(), ..new(&letter("i1"), 0) };
+        now(store.append(&lease, Append { records: vec![record], ..Append::default() })).unwrap();
+        checked(&store).unwrap().first().unwrap().hint().to_owned()
+    };
+    assert_eq!(hint("call.dreamt"), "if a newer wharf wrote it, use that one");
+    assert_eq!(hint("call.settled"), Invariant::Form.hint());
+}
+
+#[test]
 fn a_record_of_a_newer_version_is_no_breach() {
     let mut records = stored(&delivered());
     records[3].record.version = 2;
-    let mut audit = Audit::new();
+    let mut audit = Audit::new(None);
     let error = records.iter().find_map(|record| audit.record(record, Output::Inline).err()).unwrap();
     assert_eq!(error.kind, ErrorKind::Store);
     assert_eq!(
@@ -454,7 +469,7 @@ fn a_broken_output_is_named_and_harms_nothing_else() {
 fn what_cannot_be_read_is_named_and_what_hangs_on_it_is_not_blamed() {
     // covers M3
     let records = stored(&with(delivered(), [letter("i1"), letter("i1")]));
-    let mut audit = Audit::new();
+    let mut audit = Audit::new(None);
     for (n, record) in records.iter().enumerate() {
         match n {
             2 => audit.unreadable(record.seq, "its page is damaged".into()),
@@ -469,6 +484,80 @@ fn what_cannot_be_read_is_named_and_what_hangs_on_it_is_not_blamed() {
             "13 position: the journal says that it ends at record 13, and its records end at 12",
         ]
     );
+}
+
+#[test]
+fn a_snapshot_that_says_something_else_than_the_records_is_named() {
+    // covers B11, N6
+    let records = delivered();
+    let snapshot = |upto: usize| Session::fold(&records[..upto]).unwrap().to_snapshot().unwrap();
+    let with_snapshot = |seq: u64, text: String| {
+        let mut audit = Audit::new(Some((Seq(seq), text)));
+        stored(&records).iter().for_each(|record| audit.record(record, Output::Inline).unwrap());
+        told(&audit.end(Seq(10), Seq(10)))
+    };
+    for upto in 1..=10 {
+        assert_eq!(with_snapshot(upto as u64, snapshot(upto)), [""; 0]);
+    }
+    let differs = "4 snapshot: the snapshot at this record says something else than the records up to it";
+    assert_eq!(with_snapshot(4, snapshot(3)), [differs]);
+    let torn = snapshot(4)[..40].to_owned();
+    let found = with_snapshot(4, torn);
+    assert!(
+        found.len() == 1 && found[0].starts_with("4 snapshot: the snapshot at this record is damaged: "),
+        "{found:?}"
+    );
+    assert_eq!(
+        with_snapshot(12, snapshot(10)),
+        ["12 snapshot: there is a snapshot up to record 12, and the records end at 10"]
+    );
+    // One of another form is passed over by everybody.
+    assert_eq!(with_snapshot(4, r#"{"form":99,"calls":[]}"#.into()), [""; 0]);
+}
+
+#[test]
+fn a_snapshot_is_read_from_the_store() {
+    let records = delivered();
+    let store = store_of(&records);
+    let owner = Owner { token: "a".into(), label: "a".into() };
+    let lease = now(store.acquire(&key(), &owner, limits::LEASE_TTL, Acquire::IfFree)).unwrap();
+    let text = Session::fold(&records[..3]).unwrap().to_snapshot().unwrap();
+    now(store.append(&lease, Append { expected: Seq(10), snapshot: Some(text), ..Append::default() })).unwrap();
+    let differs = "10 snapshot: the snapshot at this record says something else than the records up to it";
+    assert_eq!(told(&checked(&store).unwrap()), [differs]);
+}
+
+#[test]
+fn every_journal_that_was_ever_written_is_sound() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/corpus");
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let journals: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
+    assert!(journals.len() > 30, "the corpus is found");
+    for path in journals {
+        let mut audit = Audit::new(None);
+        let text = std::fs::read_to_string(&path).unwrap();
+        for (n, line) in text.lines().enumerate() {
+            let (head, body) = line.split_once(r#""body":"#).unwrap();
+            let head: serde_json::Value = serde_json::from_str(&format!("{head}\"body\":0}}")).unwrap();
+            let record = NewRecord {
+                id: RecordId::new(format!("id{n}")),
+                kind: head["kind"].as_str().unwrap().into(),
+                version: head["version"].as_u64().unwrap().try_into().unwrap(),
+                at_ms: 1,
+                body: body[..body.len() - 1].into(),
+            };
+            let output = match Record::named_blob(&record.kind, &record.body) {
+                None => Output::Inline,
+                Some(digest) => {
+                    let file = folder.join("blobs").join(digest.as_str().replace(':', "-"));
+                    Output::Blob(digest, std::fs::read(file).unwrap())
+                }
+            };
+            audit.record(&StoredRecord { seq: Seq(n as u64 + 1), fence: Fence(1), record }, output).unwrap();
+        }
+        let last = Seq(text.lines().count() as u64);
+        assert_eq!(told(&audit.end(last, last)), [""; 0], "{}", path.display());
+    }
 }
 
 #[test]
