@@ -162,6 +162,10 @@ impl Play<'_> {
         if exported.code != Some(0) || !exported.json().is_ok_and(|checkpoint| checkpoint.is_object()) {
             return Err(format!("the checkpoint cannot be exported: {exported:#?}").into());
         }
+        let verified = self.room.run(&["session", "verify", SESSION, "--all", "--json"]).await?;
+        if verified.code != Some(0) || verified.json()?["sound"] != true {
+            return Err(format!("the journal breaks what it promises: {verified:#?}").into());
+        }
         let witness = self.room.witness();
         self.round.runs = witness.len();
         self.round.repeats = witness.iter().filter(|ran| ran.attempt > 1).count();
