@@ -22,14 +22,14 @@ struct Counts {
     /// By kind of point: of the first process, and of later ones.
     first: [usize; KINDS],
     nested: [usize; KINDS],
-    /// Points of first processes that were not reached.
+    /// Points that were not reached.
     passed: [usize; KINDS],
     broken: Vec<Kind>,
     failures: Vec<String>,
 }
 
 impl Figures {
-    pub(crate) fn add(&self, plan: &Plan, round: &Round) {
+    pub(crate) fn add(&self, round: &Round) {
         let mut counts = self.counts();
         counts.rounds += 1;
         counts.took += round.took;
@@ -37,13 +37,11 @@ impl Figures {
         counts.runs += round.runs;
         counts.repeats += round.repeats;
         counts.answers += round.answers;
-        match (round.first, plan.cuts.first()) {
-            (Some(kind), _) => counts.first[kind] += 1,
-            (None, Some(cut)) => counts.passed[cut.kind()] += 1,
-            (None, None) => {}
-        }
-        for kind in &round.nested {
-            counts.nested[*kind] += 1;
+        let Counts { first, nested, passed, .. } = &mut *counts;
+        for (all, of_round) in [(first, &round.first), (nested, &round.nested), (passed, &round.passed)] {
+            for kind in of_round {
+                all[*kind] += 1;
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //! session, and started again until its turn ends. Then what its tools left on disk, what its journal says and what the
 //! provider received are laid side by side. See `just crash`.
 //!
-//! `WHARF_CRASH_ROUNDS` says how many rounds (40), `WHARF_CRASH_SEED` which ones, `WHARF_CRASH_ROUND` picks a single one of
+//! `WHARF_CRASH_ROUNDS` says how many rounds (48), `WHARF_CRASH_SEED` which ones, `WHARF_CRASH_ROUND` picks a single one of
 //! them; every choice of a round follows from seed and number, its timing does not.
 
 mod books;
@@ -20,7 +20,7 @@ use figures::Figures;
 use plan::Plan;
 
 /// Rounds of the short lane: each point comes up twice, in half a minute.
-const ROUNDS: u64 = 2 * plan::KINDS as u64;
+const ROUNDS: u64 = 2 * plan::CYCLE as u64;
 
 /// From here on every point has to have been hit.
 const LONG: u64 = 200;
@@ -38,9 +38,11 @@ async fn a_turn_survives_its_processes_with_one_output_for_each_call_and_no_seco
         None => (0, number("WHARF_CRASH_ROUNDS").unwrap_or(ROUNDS)),
     };
     program::warm().await;
-    // How long a round takes that nothing happens to, for those that are killed at any moment.
-    let calm =
-        round::run(&Plan::calm()).await.unwrap_or_else(|breach| panic!("nothing happened, and yet {breach}")).took;
+    // How long a process takes that nothing happens to, for those that are killed at any moment.
+    let calm = round::run(&Plan::calm())
+        .await
+        .unwrap_or_else(|breach| panic!("nothing happened, and yet {breach}"))
+        .first_took;
 
     let (next, figures) = (Arc::new(AtomicU64::new(first)), Arc::new(Figures::default()));
     let workers: Vec<_> = (0..WORKERS)
@@ -56,7 +58,7 @@ async fn a_turn_survives_its_processes_with_one_output_for_each_call_and_no_seco
                     let ours = plan.clone();
                     // A task of its own, so that a panic is told with its round.
                     match tokio::spawn(async move { round::run(&ours).await }).await {
-                        Ok(Ok(round)) => figures.add(&plan, &round),
+                        Ok(Ok(round)) => figures.add(&round),
                         Ok(Err(breach)) => figures.fail(seed, n, &plan, &breach),
                         Err(panic) => figures.fail(seed, n, &plan, &panic.to_string().into()),
                     }

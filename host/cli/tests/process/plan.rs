@@ -72,7 +72,16 @@ const BEFORE_SYNC: &str = "before-sync";
 const BEFORE_ANSWER: &str = "before-answer";
 
 /// Kinds of point, each with the name that the figures have for it.
-pub(crate) const KINDS: usize = 20;
+pub(crate) const KINDS: usize = 21;
+
+/// Rounds in which each kind but the last comes first once, and any moment four times more.
+pub(crate) const CYCLE: usize = KINDS + 3;
+
+/// The kind whose point no other names.
+const ANY_MOMENT: usize = 13;
+
+/// The kind that takes 20 s: it comes once in four cycles.
+const EXHAUST: usize = 20;
 
 /// The names.
 pub(crate) const NAMES: [&str; KINDS] = [
@@ -96,6 +105,7 @@ pub(crate) const NAMES: [&str; KINDS] = [
     "taken over in a tool",
     "takeover command in a stream",
     "takeover command in a tool",
+    "SIGTERM, and the tool goes on",
 ];
 
 impl Cut {
@@ -103,7 +113,8 @@ impl Cut {
     pub(crate) fn kind(&self) -> usize {
         let in_tool = usize::from(matches!(self.point, Point::Witness(_)));
         match (self.blow, self.point) {
-            (Blow::Terminate | Blow::Exhaust, _) => 14 + in_tool,
+            (Blow::Exhaust, _) => EXHAUST,
+            (Blow::Terminate, _) => 14 + in_tool,
             (Blow::TakeOver, _) => 16 + in_tool,
             (Blow::Takeover, _) => 18 + in_tool,
             (Blow::Kill, Point::Request(_)) => 0,
@@ -121,7 +132,7 @@ impl Cut {
             (Blow::Kill, Point::Write(_, _, BEFORE_WRITE)) => 10,
             (Blow::Kill, Point::Write(_, _, BEFORE_SYNC)) => 11,
             (Blow::Kill, Point::Write(..)) => 12,
-            (Blow::Kill, Point::Any(_)) => 13,
+            (Blow::Kill, Point::Any(_)) => ANY_MOMENT,
         }
     }
 
@@ -147,15 +158,14 @@ impl Cut {
             10 => (Point::Write(write, n, BEFORE_WRITE), Blow::Kill),
             11 => (Point::Write(write, n, BEFORE_SYNC), Blow::Kill),
             12 => (Point::Write(write, n, BEFORE_ANSWER), Blow::Kill),
-            13 => (Point::Any(calm * u32::try_from(dice.below(150)).unwrap_or(0) / 100), Blow::Kill),
+            ANY_MOMENT => (Point::Any(calm * u32::try_from(dice.below(150)).unwrap_or(0) / 100), Blow::Kill),
             14 => (Point::Stream(step, place), Blow::Terminate),
-            // It takes 20 s.
-            15 if dice.below(16) == 0 => (Point::Witness(tool), Blow::Exhaust),
             15 => (Point::Witness(tool), Blow::Terminate),
             16 => (Point::Stream(step, place), Blow::TakeOver),
             17 => (Point::Witness(tool), Blow::TakeOver),
             18 => (Point::Stream(step, place), Blow::Takeover),
-            _ => (Point::Witness(tool), Blow::Takeover),
+            19 => (Point::Witness(tool), Blow::Takeover),
+            _ => (Point::Witness(tool), Blow::Exhaust),
         };
         let pause = if dice.below(2) == 0 { 0 } else { dice.below(40) };
         Self { point, blow, pause: Duration::from_millis(pause) }
@@ -168,10 +178,15 @@ impl Plan {
         Self { cuts: Vec::new(), broken: Broken::Kept, retrieval: true, more: 1, gives_up: false }
     }
 
-    /// Round `n` of a seed: the kinds of point take turns.
+    /// Round `n` of a seed: the kinds of point take turns. `calm` is how long a process takes that nothing happens to.
     pub(crate) fn of(seed: u64, n: u64, calm: Duration) -> Self {
         let mut dice = Dice::new(seed, n);
-        let kind = usize::try_from(n).unwrap_or(0) % KINDS;
+        let slot = usize::try_from(n).unwrap_or(0) % (4 * CYCLE);
+        let kind = match slot % CYCLE {
+            _ if slot == 4 * CYCLE - 1 => EXHAUST,
+            kind if kind < EXHAUST => kind,
+            _ => ANY_MOMENT,
+        };
         let mut cuts = vec![Cut::draw(kind, true, calm, &mut dice)];
         while cuts.len() < 4 && dice.below(2) == 0 {
             // In the middle of a call: only the very first answer can be so, since its call is never finished.

@@ -23,9 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     pub(crate) took: Duration,
+    /// How long the first process took.
+    pub(crate) first_took: Duration,
     /// The kinds of the points at which something happened to the first process, and to later ones.
-    pub(crate) first: Option<usize>,
+    pub(crate) first: Vec<usize>,
     pub(crate) nested: Vec<usize>,
+    /// Those that a process came to its end without.
+    pub(crate) passed: Vec<usize>,
     pub(crate) processes: usize,
     /// Runs of tools, and those among them that were repeats.
     pub(crate) runs: usize,
@@ -96,7 +100,11 @@ impl Play<'_> {
         for life in 0..LIVES {
             let words = next.into_words();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let begun = Instant::now();
             let after = self.live(&words, life).await?;
+            if life == 0 {
+                self.round.first_took = begun.elapsed();
+            }
             self.story.push(format!("{}: {after:?}", words.join(" ")));
             self.round.processes += 1;
             settled(&self.server).await?;
@@ -209,14 +217,15 @@ impl Play<'_> {
             self.strike(cut, process).await?
         } else {
             self.let_go();
-            return Ok(After::Ended(process.ends().await?));
+            After::Ended(process.ends().await?)
         };
-        if !matches!(&after, After::Ended(ended) if cut.blow == Blow::Kill && ended.code.is_some()) {
-            match life {
-                0 => self.round.first = Some(cut.kind()),
-                _ => self.round.nested.push(cut.kind()),
-            }
-        }
+        let is_struck = hit && !matches!((&after, cut.blow), (After::Ended(_), Blow::Kill));
+        let points = match (is_struck, life) {
+            (false, _) => &mut self.round.passed,
+            (true, 0) => &mut self.round.first,
+            (true, _) => &mut self.round.nested,
+        };
+        points.push(cut.kind());
         Ok(after)
     }
 
