@@ -35,6 +35,10 @@ crash rounds="1000" seed="1":
 sabotage *NAMES:
     tests/sabotage/run {{ NAMES }}
 
+# Turns under every fault of docs/fault-model.md, in virtual time: all of it, or one case (`just sim seed=123`).
+sim *ARGS:
+    WHARF_SIM='{{ ARGS }}' cargo test --release -p wharf-sim --test sim -- --ignored --nocapture the_whole_lane
+
 # The figures of docs/benchmarks.md. Builds the engine in release mode: ten minutes the first time.
 bench *ARGS:
     cargo run --release --manifest-path bench/Cargo.toml -- {{ ARGS }}
