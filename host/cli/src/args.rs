@@ -146,7 +146,7 @@ pub(crate) enum SessionCommand {
     #[command(after_help = "Example:\n  wharf session takeover s1 && wharf session resume s1")]
     Takeover(TakeoverArgs),
     /// Writes the checkpoint of the open or last turn as JSON
-    #[command(after_help = "Example:\n  wharf session export s1 > s1.json")]
+    #[command(after_help = "Examples:\n  wharf session export s1 | jq .calls\n  wharf session export s1 -o s1.json")]
     Export(ExportArgs),
     /// Checks that a journal, or every one, keeps what it promises, and names the first record that does not
     #[command(
@@ -221,6 +221,9 @@ pub(crate) struct ExportArgs {
     /// The session
     #[arg(value_name = "ID")]
     pub(crate) session: String,
+    /// Put it into this file, whole or not at all, instead of printing it
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) harness: HarnessArg,
 }

@@ -79,6 +79,29 @@ pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
     dir.write(name, content)
 }
 
+/// Puts a file in place as a whole: after a crash at any point there is the former one or the new one (M4, M5). What a crash
+/// may leave beside it ends in `.part` and does no harm.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn replace_whole(path: &Path, content: &str) -> io::Result<()> {
+    let (dir, name) = parent(path)?;
+    let part = format!("{}.{}.part", name.display(), std::process::id());
+    let written = (|| {
+        let mut file = dir.open_with(&part, OpenOptions::new().write(true).create(true).truncate(true))?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        dir.rename(&part, &dir, name)
+    })();
+    if let Err(error) = written {
+        // It may not be there; the first failure is the one to tell.
+        let _ = dir.remove_file(&part);
+        return Err(error);
+    }
+    // The name is in the folder, which has a sync of its own.
+    dir.into_std_file().sync_all()
+}
+
 fn parent(path: &Path) -> io::Result<(Dir, &Path)> {
     let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
     let folder = match path.parent() {

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wharf_core::digest::Digest;
 use wharf_core::history::History;
 use wharf_core::session::Session;
 use wharf_core::{Error, Record};
@@ -95,6 +96,36 @@ fn every_journal_that_was_ever_written_folds_into_what_it_means() {
         let expected: Value = serde_json::from_str(&expected).unwrap();
         assert_eq!(found, expected, "{name}: found {found:#}");
     }
+}
+
+/// Of the snapshots of all journals of the corpus, and the form that they have.
+const SNAPSHOTS: (&str, &str) =
+    ("\"form\":1,", "sha256:8ae503d07853e07cbbe11c23dd399f4754ebf3b397eeed849d73216f4fef8b51");
+
+// covers M6
+#[test]
+fn snapshots_of_another_fold_have_another_form() {
+    let journals = journals();
+    // What is nested deeper than anything that is written today has no snapshot.
+    let journals = journals.iter().filter(|(name, _)| *name != forms::DEEPER_THAN_WRITTEN_TODAY);
+    let snapshots = journals.map(|(name, lines)| {
+        let snapshot = Session::fold(&load(name, lines)).unwrap().to_snapshot().unwrap();
+        assert_eq!(Session::from_snapshot(&snapshot), Session::fold(&load(name, lines)), "{name}");
+        snapshot
+    });
+    let snapshots = snapshots.collect::<Vec<_>>();
+    let digest = Digest::of(snapshots.join("\n").as_bytes()).to_string();
+    let (form, known) = SNAPSHOTS;
+    assert!(
+        snapshots.iter().all(|snapshot| snapshot.contains(form)),
+        "the form is another: write it and {digest} here"
+    );
+    assert_eq!(
+        digest, known,
+        "what journals fold into, or how it is written, has changed: raise FORM in host/core/src/session/snapshot.rs, so \
+         that no snapshot of before is read, and write form and digest here. Where a journal was added to the corpus, the \
+         digest alone is another"
+    );
 }
 
 // covers M5

@@ -26,7 +26,7 @@ pub enum StoreError {
         session: String,
     },
     /// The session was deleted, and with it all that it held. Its name is not used again.
-    #[error("session {session:?} was deleted by {who} at {at_ms} (ms since 1970)")]
+    #[error("session {session:?} was deleted by {who}")]
     Deleted {
         /// Which session.
         session: String,
@@ -192,7 +192,7 @@ mod tests {
             told(StoreError::Deleted { session: "s".to_owned(), who: "ann".to_owned(), at_ms: 9 }),
             is(
                 ErrorKind::Store,
-                "session \"s\" was deleted by ann at 9 (ms since 1970)",
+                "session \"s\" was deleted by ann",
                 "the name of a deleted session cannot be used again; use another one"
             )
         );

@@ -21,7 +21,7 @@ use crate::say::{moment, plain};
 use crate::story::entries;
 use crate::table::Table;
 use crate::turn::{self, Beginning};
-use crate::{limits, screen};
+use crate::{files, limits, screen};
 
 pub(crate) use delete::delete;
 pub(crate) use gc::gc;
@@ -158,6 +158,14 @@ pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<Exit> {
     let Some(turn) = fold.turn() else {
         return Err(Error::config(format!("session {:?} never had a turn", args.session)).into());
     };
-    screen::print_json(&turn.checkpoint.to_json())?;
+    let document = turn.checkpoint.to_json();
+    let Some(path) = &args.output else {
+        screen::print_json(&document)?;
+        return Ok(Exit::Ok);
+    };
+    files::replace_whole(path, &format!("{document:#}\n")).map_err(|error| {
+        Error::config(format!("{} cannot be written: {error}", path.display()))
+            .hint("name a file in a folder that is there")
+    })?;
     Ok(Exit::Ok)
 }

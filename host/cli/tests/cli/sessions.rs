@@ -153,6 +153,18 @@ async fn show_tells_records_responses_calls_and_a_timeline() {
     // The export is the checkpoint, whole.
     let export = blocking(|| room.run(&["session", "export", "s1"])).ends(0).json();
     assert!(export.is_object(), "{export}");
+    // Into a file it is put whole, in the place of what was there (M4, M5).
+    room.write("s1.json", "what was there before");
+    assert_eq!(blocking(|| room.run(&["session", "export", "s1", "-o", "s1.json"])).ends(0).out, "");
+    let file: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(room.path().join("s1.json")).unwrap()).unwrap();
+    assert_eq!(file, export);
+    let parts = std::fs::read_dir(room.path())
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".part"));
+    assert_eq!(parts.count(), 0);
+    let nowhere = blocking(|| room.run(&["session", "export", "s1", "-o", "no/such/folder.json"])).ends(2);
+    nowhere.says(&["hint: name a file in a folder that is there"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
