@@ -99,7 +99,7 @@ pub(crate) fn replace_whole(path: &Path, content: &str) -> io::Result<()> {
         return Err(error);
     }
     // The name is in the folder, which has a sync of its own.
-    dir.into_std_file().sync_all()
+    dir.open(".")?.sync_all()
 }
 
 fn parent(path: &Path) -> io::Result<(Dir, &Path)> {
