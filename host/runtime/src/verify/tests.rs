@@ -528,39 +528,6 @@ fn a_snapshot_is_read_from_the_store() {
 }
 
 #[test]
-fn every_journal_that_was_ever_written_is_sound() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/corpus");
-    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let journals: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
-    assert!(journals.len() > 30, "the corpus is found");
-    for path in journals {
-        let mut audit = Audit::new(None);
-        let text = std::fs::read_to_string(&path).unwrap();
-        for (n, line) in text.lines().enumerate() {
-            let (head, body) = line.split_once(r#""body":"#).unwrap();
-            let head: serde_json::Value = serde_json::from_str(&format!("{head}\"body\":0}}")).unwrap();
-            let record = NewRecord {
-                id: RecordId::new(format!("id{n}")),
-                kind: head["kind"].as_str().unwrap().into(),
-                version: head["version"].as_u64().unwrap().try_into().unwrap(),
-                at_ms: 1,
-                body: body[..body.len() - 1].into(),
-            };
-            let output = match Record::named_blob(&record.kind, &record.body) {
-                None => Output::Inline,
-                Some(digest) => {
-                    let file = folder.join("blobs").join(digest.as_str().replace(':', "-"));
-                    Output::Blob(digest, std::fs::read(file).unwrap())
-                }
-            };
-            audit.record(&StoredRecord { seq: Seq(n as u64 + 1), fence: Fence(1), record }, output).unwrap();
-        }
-        let last = Seq(text.lines().count() as u64);
-        assert_eq!(told(&audit.end(last, last)), [""; 0], "{}", path.display());
-    }
-}
-
-#[test]
 fn breaches_are_listed_up_to_a_bound() {
     let letters: Vec<Record> = (0..limits::BREACHES_MAX + 2).map(|_| letter("i1")).collect();
     let found = checked(&store_of(&letters)).unwrap();
