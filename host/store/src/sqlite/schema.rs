@@ -261,15 +261,43 @@ fn make(dir: &Path) -> io::Result<PathBuf> {
         builder.mode(0o700);
         options.mode(0o600);
     }
+    // The folders that have to be made stand in this one. A relative path begins in the current folder.
+    let mut above = dir.ancestors().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let above = above.find(|folder| folder.is_dir()).map(Path::to_path_buf);
     builder.create(dir)?;
-    let path = dir.canonicalize()?.join(FILE);
+    let dir = dir.canonicalize()?;
+    let path = dir.join(FILE);
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     match options.open(&path) {
-        Ok(_) => {}
+        Ok(_) => keep_names(&dir, above.as_deref())?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => narrow(&path)?,
         Err(error) => return Err(error),
     }
     Ok(path)
+}
+
+/// Makes the names of a new file and of the folders that were made for it durable: a synced file that has no name after a
+/// power cut is as lost as one that was not synced (M4). `above` is the folder that was there.
+#[cfg(unix)]
+fn keep_names(dir: &Path, above: Option<&Path>) -> io::Result<()> {
+    let above = above.map(Path::canonicalize).transpose()?;
+    for folder in dir.ancestors() {
+        match fs::File::open(folder) {
+            Ok(folder) => folder.sync_all()?,
+            // One may write into a folder that one may not read; then nothing can be done.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
+        if above.as_deref().is_none_or(|above| folder == above) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn keep_names(_: &Path, _: Option<&Path>) -> io::Result<()> {
+    Ok(())
 }
 
 /// Takes the rights of others away from a file that was copied here, say. The log's files take their rights from it.
