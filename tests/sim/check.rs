@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_core::policy::ReplayClass;
 
-use crate::outside::{Event, Line, Outside, Owner};
+use crate::outside::{Event, Line, Outside, Owner, mark, names};
 
 /// What was found wrong, in words; empty if all is well.
 pub fn check(world: &Outside) -> Vec<String> {
@@ -24,16 +24,6 @@ pub fn check(world: &Outside) -> Vec<String> {
 struct Check<'a> {
     world: &'a Outside,
     breaches: RefCell<Vec<String>>,
-}
-
-/// How a call is spelled where a text quotes its arguments.
-pub fn mark(call: &str) -> String {
-    format!("<{call}>")
-}
-
-/// Whether a record's text names a call by its id.
-fn names(text: &str, call: &str) -> bool {
-    text.contains(&format!("\"{call}\""))
 }
 
 impl Check<'_> {
@@ -56,18 +46,24 @@ impl Check<'_> {
 
     /// Promise 2, and what policy, an approval and a settled result say of a start.
     fn effects(&self) {
+        let narrowed = self.world.events.iter().position(|event| *event == Event::Narrowed);
         let mut keys: BTreeMap<String, String> = BTreeMap::new();
         for (call, rules) in &self.world.rules {
             let starts = self.starts(call);
             if rules.class == ReplayClass::Never && starts.len() > 1 {
                 self.say(format!("never: {call} was started {} times", starts.len()));
             }
+            let spans =
+                |narrowed: &usize| starts.iter().any(|s| s.0 < *narrowed) && starts.iter().any(|s| s.0 > *narrowed);
+            if narrowed.as_ref().is_some_and(spans) {
+                self.say(format!("never: {call} was started again although policy forbids it by now"));
+            }
             if rules.refused && !starts.is_empty() {
                 self.say(format!("refused: {call} was started"));
             }
             if rules.class == ReplayClass::Keyed {
                 let used: BTreeSet<Option<&String>> = starts.iter().map(|(_, key)| *key).collect();
-                if used.len() > 1 || used.contains(&None) {
+                if used.len() > 1 || (narrowed.is_none() && used.contains(&None)) {
                     self.say(format!("key: {call} ran with {used:?}"));
                 }
                 for key in used.into_iter().flatten() {

@@ -2,8 +2,8 @@
 
 use wharf_core::policy::ReplayClass;
 
-use crate::check::{check, mark};
-use crate::outside::{Event, Line, Outside, Rules};
+use crate::check::check;
+use crate::outside::{Event, Line, Outside, Rules, mark};
 
 /// A world in which an answer `r1` with the async call `c`, of this class, is followed by `r2`, which gets its output.
 fn good(class: ReplayClass) -> Outside {
@@ -70,6 +70,17 @@ fn bad(class: ReplayClass, change: impl FnOnce(&mut Outside), begins: &str) {
 #[test]
 fn a_second_start_of_a_never_call_is_reported() {
     bad(ReplayClass::Never, |world| world.events.insert(START, world.events[START].clone()), "never: c");
+}
+
+#[test]
+fn a_second_start_after_policy_forbade_it_is_reported() {
+    let again = |world: &mut Outside| {
+        let start = world.events[START].clone();
+        world
+            .events
+            .splice(START + 1..START + 1, [durable(1, "call.started", r#"{"id":"c"}"#), Event::Narrowed, start]);
+    };
+    bad(ReplayClass::Safe, again, "never: c was started again");
 }
 
 #[test]

@@ -22,12 +22,16 @@ pub const SCRIPTS: &[&str] = &[
     "C-1:an-oF_as-oW_ak-lW_W",
     "HR1:an-l,ak-l,as-lW_an-oW_W",
     "C-1ug:an-oW_sn-bW_ak-b,an-lW_W",
-    "H-1sg:an-o,as-oW_sn-b,sk-bW_W",
+    "CR1i:sn-o,ss-oW_sk-f,snpoW_as-o,sn-lW_W",
+    "H-1isg:an-o,as-oW_sn-b,sk-bW_W",
 ];
 
 /// Ways of a second fault, inside of the recovery from a first one.
 const NESTED: &[WriteWay] =
     &[WriteWay::CrashBefore, WriteWay::CrashUnsynced, WriteWay::CrashSynced, WriteWay::LostAnswer];
+
+/// Orders in which two owners go on, each tried.
+const OWNER_ORDERS: u64 = 4;
 
 /// Failures that are shown whole; more are only counted.
 const SHOWN_MAX: usize = 12;
@@ -115,7 +119,7 @@ impl fmt::Display for Figures {
 
 /// One piece of work for a thread.
 enum Task {
-    Point { script: Script, plan: Vec<Fault> },
+    Point { script: Script, plan: Vec<Fault>, seed: Option<u64> },
     Seed(u64),
 }
 
@@ -143,7 +147,13 @@ pub fn run(extent: Extent) -> Figures {
         figures.count(&case, &calm);
         let points = points(&script, &calm);
         figures.crash_points += points.len() as u64;
-        tasks.extend(points.into_iter().map(|plan| Task::Point { script: script.clone(), plan }));
+        for plan in points {
+            // Two owners at once: who of them goes first matters.
+            let orders = if matches!(plan[..], [Fault::Owner { .. }]) { OWNER_ORDERS } else { 0 };
+            for seed in std::iter::once(None).chain((0..orders).map(Some)) {
+                tasks.push(Task::Point { script: script.clone(), plan: plan.clone(), seed });
+            }
+        }
     }
     tasks.extend((0..extent.seeds).map(Task::Seed));
     let next = AtomicUsize::new(0);
@@ -152,8 +162,10 @@ pub fn run(extent: Extent) -> Figures {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    work(task, extent, &all);
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(at) else { break };
+                    work(at, task, extent, &all);
                 }
             });
         }
@@ -161,20 +173,21 @@ pub fn run(extent: Extent) -> Figures {
     all.into_inner().expect("no thread panicked")
 }
 
-fn work(task: &Task, extent: Extent, figures: &Mutex<Figures>) {
+fn work(at: usize, task: &Task, extent: Extent, figures: &Mutex<Figures>) {
     let count = |case: &Case, run: &Run| figures.lock().expect("no thread panicked").count(case, run);
-    let (script, plan) = match task {
+    let (script, plan, seed) = match task {
         Task::Seed(seed) => {
             let case = random(*seed);
             return count(&case, &case.run());
         }
-        Task::Point { script, plan } => (script, plan),
+        Task::Point { script, plan, seed } => (script, plan, *seed),
     };
-    let case = Case { script: script.clone(), plan: plan.clone(), seed: None };
+    let case = Case { script: script.clone(), plan: plan.clone(), seed };
     let run = case.run();
     count(&case, &run);
     let (Some((_, writes)), Some(every)) = (run.occurred.last(), extent.nested_every) else { return };
-    for second in (writes + 1..=run.writes).step_by(every) {
+    // Each point begins at another one, so that all of them have their turn.
+    for second in (writes + 1 + at % every..=run.writes).step_by(every) {
         for &way in NESTED {
             let mut case = case.clone();
             case.plan.push(Fault::Write { n: second, way });
@@ -211,6 +224,7 @@ fn points(script: &Script, calm: &Run) -> Vec<Vec<Fault>> {
     for waking in 1..=calm.wakings {
         let between = |&way| vec![Fault::Kill { waking }, Fault::Between { process: 1, way }];
         plans.extend(InboxWay::ALL.iter().map(between));
+        plans.push(vec![Fault::Kill { waking }, Fault::Narrower { process: 1 }]);
     }
     plans
 }

@@ -5,6 +5,21 @@ use std::collections::BTreeMap;
 
 use wharf_core::policy::ReplayClass;
 
+/// How a call is spelled where a text quotes its arguments: the provider puts it there.
+pub fn mark(call: &str) -> String {
+    format!("<{call}>")
+}
+
+/// The call whose arguments a text quotes.
+pub fn marked(text: &str) -> String {
+    text.split('<').nth(1).and_then(|rest| rest.split('>').next()).unwrap_or_default().to_owned()
+}
+
+/// Whether a record's text names a call.
+pub fn names(text: &str, call: &str) -> bool {
+    text.contains(&format!("\"{call}\""))
+}
+
 /// One process that opened the session, from 1.
 pub type Owner = usize;
 
@@ -42,6 +57,8 @@ pub enum Event {
     Decided { call: String, output: Option<String> },
     /// An owner lost its life, its store or its lease: results that were not durable by then are lost with it.
     Disturbed(Owner),
+    /// From here on policy lets no call run twice.
+    Narrowed,
     /// Somebody cancelled what runs.
     Cancelled,
     /// A process is gone, or said that it stopped.

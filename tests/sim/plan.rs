@@ -12,6 +12,7 @@
 //! | `o40:taken` | the session is taken from its owner and let go |
 //! | `j40:SECONDS` | time jumps at waking 40 |
 //! | `c40`, `p40` | the process is told to cancel, to stop |
+//! | `n2` | before process 3 policy becomes narrower: every call is of class never |
 //! | `i40:cancel`, `i40:resend`, `i40:receipt`, `i40:abandon` | somebody leaves a command for the session |
 //! | `b2:WAY` | the same when process 2 is gone and nobody owns the session |
 
@@ -37,6 +38,7 @@ pub enum Fault {
     Stop { waking: usize },
     Inbox { waking: usize, way: InboxWay },
     Between { process: usize, way: InboxWay },
+    Narrower { process: usize },
 }
 
 macro_rules! ways {
@@ -144,6 +146,7 @@ impl Fault {
             Self::Cancel { .. } => "cancel".to_owned(),
             Self::Stop { .. } => "stop".to_owned(),
             Self::Inbox { way, .. } => format!("inbox {}", way.word()),
+            Self::Narrower { .. } => "narrower policy".to_owned(),
             Self::Between { way, .. } => format!("between owners {}", way.word()),
         }
     }
@@ -156,6 +159,7 @@ impl Fault {
             Self::Jump { waking: 0, seconds: 0 },
             Self::Cancel { waking: 0 },
             Self::Stop { waking: 0 },
+            Self::Narrower { process: 0 },
         ];
         all.extend(WriteWay::ALL.iter().map(|&way| Self::Write { n: 0, way }));
         all.extend(StreamWay::ALL.iter().map(|&way| Self::Stream { request: 0, events: 0, way }));
@@ -170,7 +174,8 @@ impl Fault {
     /// Any fault of a run of about so many writes and wakings.
     pub fn random(chance: &mut Chance, writes: usize, wakings: usize) -> Self {
         let waking = 1 + chance.below(wakings);
-        match chance.below(21) {
+        match chance.below(22) {
+            21 => Self::Narrower { process: 1 + chance.below(3) },
             20 => Self::Between { process: 1 + chance.below(3), way: pick(chance, InboxWay::ALL) },
             0..7 => Self::Write { n: 1 + chance.below(writes), way: pick(chance, WriteWay::ALL) },
             7..9 => Self::Kill { waking },
@@ -211,6 +216,7 @@ impl fmt::Display for Fault {
             Self::Cancel { waking } => write!(f, "c{waking}"),
             Self::Stop { waking } => write!(f, "p{waking}"),
             Self::Inbox { waking, way } => write!(f, "i{waking}:{}", way.word()),
+            Self::Narrower { process } => write!(f, "n{process}"),
             Self::Between { process, way } => write!(f, "b{process}:{}", way.word()),
         }
     }
@@ -240,6 +246,7 @@ impl FromStr for Fault {
             'c' => Self::Cancel { waking: n },
             'p' => Self::Stop { waking: n },
             'i' => Self::Inbox { waking: n, way: word()?.parse()? },
+            'n' => Self::Narrower { process: n },
             'b' => Self::Between { process: n, way: word()?.parse()? },
             _ => return Err(format!("{text:?} begins with no kind of fault")),
         })

@@ -18,7 +18,7 @@ use wharf_core::step::{Decision, Settings};
 use wharf_core::{CallId, Error, ErrorKind, ResponseId};
 use wharf_store::Acquire;
 
-use crate::outside::{Event, Owner};
+use crate::outside::{Event, Owner, marked};
 use crate::provider::Client;
 use crate::script::{HoldPlan, Says, Script};
 use crate::tools::Tools;
@@ -171,21 +171,22 @@ async fn turn(world: &World, c: &mut Coordinator, client: &mut Client, answers: 
 /// Decides about held calls as their scripts say.
 async fn decide(world: &World, c: &mut Coordinator, calls: &[CallId]) -> Result<(), Error> {
     for id in calls {
-        let held = c.checkpoint().and_then(|checkpoint| checkpoint.call(id)).and_then(|pending| pending.hold.clone());
-        let plan = world.lock().calls.get(id.as_str()).copied();
-        let (Some(hold), Some(plan)) = (held, plan) else { continue };
+        let Some(pending) = c.checkpoint().and_then(|checkpoint| checkpoint.call(id)) else { continue };
+        let call = marked(pending.call.text());
+        let plan = world.lock().calls.get(&call).copied();
+        let (Some(hold), Some(plan)) = (pending.hold.clone(), plan) else { continue };
         let (decision, output) = match (hold, plan.hold) {
             (Hold::Output, _) => {
-                let output = format!("{id} from outside");
+                let output = format!("{call} from outside");
                 (Decision::Output { output: output.clone() }, Some(output))
             }
             (Hold::Approval, HoldPlan::Declined) => {
-                let output = format!("{id} declined");
+                let output = format!("{call} declined");
                 (Decision::Decline { output: output.clone() }, Some(output))
             }
             (Hold::Approval, _) => (Decision::Approve { approval: format!("yes to {id}") }, None),
         };
-        world.saw(Event::Decided { call: id.to_string(), output });
+        world.saw(Event::Decided { call, output });
         c.decide(id, decision).await?;
     }
     c.resume("decided").await

@@ -13,10 +13,9 @@ use wharf_core::history::History;
 use wharf_core::model::{Completion, Fate, FinishedCall, Item, Outcome, RequestError, Retrieved, Role};
 use wharf_core::{Call, Error, ResponseId};
 
-use crate::check::mark;
-use crate::outside::{Event, Line, Owner, Rules};
+use crate::outside::{Event, Line, Owner, Rules, mark, marked};
 use crate::plan::{Fault, RequestWay, RetrievalWay, StreamWay};
-use crate::script::{CallPlan, Ending, Goes, HoldPlan};
+use crate::script::{CallPlan, Ending, Goes, HoldPlan, Says};
 use crate::world::World;
 
 /// Time between two events of a stream.
@@ -107,12 +106,13 @@ fn line(item: &Item) -> Line {
         Item::Message { role: Role::Assistant, text } => Line::Answer(text.clone()),
         Item::Message { text, .. } if text.starts_with("[host]") => Line::Host(text.clone()),
         Item::Message { text, .. } => Line::User(text.clone()),
-        Item::Call(call) => Line::Call(call.id.to_string()),
-        Item::Output { call, output } => Line::Output(call.id.to_string(), output.clone()),
+        Item::Call(call) => Line::Call(marked(call.text())),
+        Item::Output { call, output } => Line::Output(marked(call.text()), output.clone()),
         Item::Opaque { raw, .. } => Line::User(raw.to_string()),
     }
 }
 
+/// An output under the provider's name of its call.
 fn output(item: &Value) -> Line {
     let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
     Line::Output(text("call_id"), text("output"))
@@ -151,6 +151,7 @@ impl World {
             },
             None => new,
         };
+        let lines = self.called(lines);
         self.saw(Event::Sent { owner, request, lines: lines.clone() });
         if way == Some(RequestWay::Refused) {
             return Err(failure(Fate::Refused));
@@ -166,15 +167,38 @@ impl World {
         Ok(stream(self.sim(), steps))
     }
 
+    /// Outputs under their calls: of those that have this name and no output yet, the first.
+    fn called(&self, mut lines: Vec<Line>) -> Vec<Line> {
+        let state = self.lock();
+        let mut open: Vec<(&str, &str)> = Vec::new();
+        for line in &mut lines {
+            match line {
+                Line::Call(call) => open.extend(state.wires.get_key_value(call).map(|(c, w)| (c.as_str(), w.as_str()))),
+                Line::Output(name, _) => {
+                    if let Some(at) = open.iter().position(|(call, wire)| [*call, *wire].contains(&name.as_str())) {
+                        open.remove(at).0.clone_into(name);
+                    }
+                }
+                _ => {}
+            }
+        }
+        lines
+    }
+
     /// Makes the response, and answers the steps of its stream.
     fn make(&self, request: usize, mut lines: Vec<Line>) -> Vec<Step> {
         let plan = self.script().response(request);
         let id = format!("r{request}");
-        let calls: Vec<(Call, CallPlan)> = plan
-            .calls
-            .iter()
-            .enumerate()
-            .map(|(at, call)| (call_of(&format!("{id}c{}", at + 1), call), *call))
+        // Two open calls of one name nobody could tell apart; only a superseded response leaves a sync call open.
+        let superseded = self.script().responses.iter().any(|response| response.ending == Ending::Superseded);
+        let alike = self.script().says.contains(&Says::SameIds) && !superseded;
+        let calls: Vec<(Call, CallPlan)> = (1..)
+            .zip(&plan.calls)
+            .map(|(at, call)| {
+                let name = format!("{id}c{at}");
+                let wire = if alike && !call.is_async { format!("c{at}") } else { name.clone() };
+                (call_of(&name, &wire, call), *call)
+            })
             .collect();
         let mut steps = vec![started(&id)];
         let mut sync = Vec::new();
@@ -214,13 +238,14 @@ impl World {
         let vanished = matches!(lost, Some((_, StreamWay::Vanished)));
         let accepted = matches!(completion.outcome, Outcome::Completed | Outcome::Incomplete { .. });
         lines.push(Line::Answer(id.clone()));
-        lines.extend(calls.iter().map(|(call, _)| Line::Call(call.id.to_string())));
-        let names: Vec<String> = calls.iter().map(|(call, _)| call.id.to_string()).collect();
+        let names: Vec<String> = calls.iter().map(|(call, _)| marked(call.text())).collect();
+        lines.extend(names.iter().cloned().map(Line::Call));
         {
             let mut state = self.lock();
-            for (call, plan) in &calls {
-                state.calls.insert(call.id.to_string(), *plan);
-                state.seen.rules.insert(call.id.to_string(), rules(plan));
+            for (name, (call, plan)) in names.iter().zip(&calls) {
+                state.wires.insert(name.clone(), call.id.to_string());
+                state.calls.insert(name.clone(), *plan);
+                state.seen.rules.insert(name.clone(), rules(plan));
             }
             let whole = BEAT * u32::try_from(calls.len() + 3).unwrap_or(3) * 2;
             let calls = calls.into_iter().map(|(call, _)| FinishedCall::from(call)).collect();
@@ -264,9 +289,9 @@ impl Retriever for World {
     }
 }
 
-fn call_of(id: &str, plan: &CallPlan) -> Call {
+fn call_of(name: &str, wire: &str, plan: &CallPlan) -> Call {
     let close = if plan.goes == Goes::Malformed { "" } else { "}" };
-    let call = Call::function(id, plan.to_string(), format!("{{\"call\":\"{}\"{close}", mark(id)));
+    let call = Call::function(wire, plan.to_string(), format!("{{\"call\":\"{}\"{close}", mark(name)));
     if plan.is_async { call.asynchronous() } else { call }
 }
 

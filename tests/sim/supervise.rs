@@ -127,6 +127,10 @@ async fn supervise(world: World, mut signals: mpsc::UnboundedReceiver<Signal>) {
             processes.insert(teller, task);
             world.sim().sleep(Duration::from_secs(1)).await;
         }
+        if world.take(|fault| matches!(fault, Fault::Narrower { process } if *process == round)).is_some() {
+            world.lock().narrow = true;
+            world.saw(Event::Narrowed);
+        }
         let owner = world.new_owner(false);
         let body = Box::pin(work(world.clone(), owner, opening));
         processes.insert(owner, world.start(owner, body));
@@ -223,6 +227,9 @@ fn command(world: &World, way: InboxWay) -> Command {
 
 /// What an operator answers who looked into the provider's books: the receipt if there is one and it can be read.
 fn answer(world: &World) -> Reconcile {
+    if world.sim().random(8) == 7 {
+        return Reconcile::Receipt("r0".into()); // a slip: nothing of it may be taken
+    }
     match world.last_made() {
         Some((id, true)) if world.lock().book.tells(&id) && world.script().retrieves && world.sim().random(4) < 3 => {
             Reconcile::Receipt(id)

@@ -7,11 +7,11 @@ use futures::future::BoxFuture;
 use serde_json::json;
 use wharf::coordinator::Executor;
 use wharf::seams::Seams;
-use wharf_core::policy::{CallPolicy, Hold, RefusalReason};
+use wharf_core::policy::{CallPolicy, Hold, RefusalReason, ReplayClass};
 use wharf_core::step::Launch;
 use wharf_core::{Call, Error};
 
-use crate::outside::{Event, Owner};
+use crate::outside::{Event, Owner, marked};
 use crate::script::{CallPlan, Goes, HoldPlan};
 use crate::world::World;
 
@@ -51,10 +51,11 @@ pub fn policy(plan: &CallPlan) -> CallPolicy {
 
 impl Executor for Tools {
     fn authorize(&self, call: &Call) -> Result<CallPolicy, Error> {
-        // The name of a tool says how its calls go.
-        let plan = self.world.lock().calls.values().find(|plan| plan.to_string() == call.name.as_str()).copied();
-        let plan = plan.ok_or_else(|| Error::config(format!("tool {:?} is in no script", call.name.as_str())))?;
-        Ok(policy(&plan))
+        let state = self.world.lock();
+        let plan = state.calls.get(&marked(call.text()));
+        let plan = plan.ok_or_else(|| Error::config(format!("call {:?} is in no script", call.text())))?;
+        let policy = policy(plan);
+        Ok(if state.narrow { policy.with_replay(ReplayClass::Never) } else { policy })
     }
 
     fn execute(&self, launch: Launch) -> BoxFuture<'static, Result<String, String>> {
@@ -67,7 +68,7 @@ async fn run(world: World, owner: Owner, launch: Launch) -> Result<String, Strin
     if !world.lives(owner) {
         return futures::future::pending().await;
     }
-    let call = launch.call.id.to_string();
+    let call = marked(launch.call.text());
     let goes = world.lock().calls.get(&call).map(|plan| plan.goes);
     world.saw(Event::Started { owner, call: call.clone(), key: launch.idempotency_key });
     if !world.tool_moment(owner) {

@@ -10,13 +10,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
+use serde_json::Value;
 use wharf::coordinator::Handle;
 use wharf::seams::{Seams, Task};
 use wharf::testing::SimSeams;
 use wharf_core::{ResponseId, Seq};
 use wharf_store::{Fault as StoreFault, FaultAction, FaultPoint, JournalKey, MemoryStore, Stage, Store, StoreError};
 
-use crate::outside::{Event, Outside, Owner};
+use crate::outside::{Event, Outside, Owner, marked, names};
 use crate::plan::{Fault, InboxWay, OwnerWay, WriteWay};
 use crate::provider::Book;
 use crate::script::{CallPlan, Script};
@@ -81,6 +82,10 @@ pub struct State {
     pub book: Book,
     pub calls: BTreeMap<String, CallPlan>,
     pub handles: BTreeMap<Owner, Handle>,
+    /// The provider's name of each call, and the call of each of the host's names, where they differ.
+    pub wires: BTreeMap<String, String>,
+    pub keys: BTreeMap<String, String>,
+    pub narrow: bool,
     owners: usize,
     tellers: BTreeSet<Owner>,
     polled: Option<Owner>,
@@ -220,11 +225,20 @@ impl World {
         if !found.is_empty() && state.tellers.remove(&owner) {
             events.push(Event::Opened(owner)); // it found nobody there, and did it itself
         }
-        events.extend(found.into_iter().map(|stored| Event::Durable {
-            owner,
-            kind: stored.record.kind,
-            text: stored.record.body,
-        }));
+        for stored in found {
+            let (kind, mut text) = (stored.record.kind, stored.record.body);
+            let body: Value = serde_json::from_str(&text).unwrap_or_default();
+            if let Some(key) = body["call"]["call_id"].as_str() {
+                state.keys.insert(key.to_owned(), marked(&text));
+            }
+            // Where a provider names calls alike the host has names of its own: say which call is meant.
+            if let Some(call) =
+                body["id"].as_str().and_then(|key| state.keys.get(key)).filter(|call| !names(&text, call))
+            {
+                text.push_str(&format!(" is \"{call}\""));
+            }
+            events.push(Event::Durable { owner, kind, text });
+        }
         for event in events {
             state.seen.events.insert(at, event);
             at += 1;
