@@ -22,6 +22,8 @@ pub const SCRIPTS: &[&str] = &[
     "C-1:an-oF_as-oW_ak-lW_W",
     "HR1:an-l,ak-l,as-lW_an-oW_W",
     "C-1ug:an-oW_sn-bW_ak-b,an-lW_W",
+    "C-1v:an-l,ss-oW_ak-oW_W",
+    "HR2v:an-oF_as-oW_W_sn-oW_W",
     "CR1i:sn-o,ss-oW_sk-f,snpoW_as-o,sn-lW_W",
     "H-1isg:an-o,as-oW_sn-b,sk-bW_W",
 ];
@@ -29,6 +31,9 @@ pub const SCRIPTS: &[&str] = &[
 /// Ways of a second fault, inside of the recovery from a first one.
 const NESTED: &[WriteWay] =
     &[WriteWay::CrashBefore, WriteWay::CrashUnsynced, WriteWay::CrashSynced, WriteWay::LostAnswer];
+
+/// Counted like a way: what follows a snapshot is a recovery of its own.
+const SNAPSHOT: &str = "a snapshot is there";
 
 /// Orders in which two owners go on, each tried.
 const OWNER_ORDERS: u64 = 4;
@@ -74,6 +79,9 @@ impl Figures {
         for (fault, _) in &run.occurred {
             *self.occurred.entry(fault.name()).or_default() += 1;
         }
+        if run.snapshot {
+            *self.occurred.entry(SNAPSHOT.to_owned()).or_default() += 1;
+        }
         for breach in &run.breaches {
             let kind = KINDS.iter().find(|(_, begins)| begins.iter().any(|begin| breach.starts_with(begin)));
             *self.breaches.entry(kind.map_or("", |(kind, _)| kind)).or_default() += 1;
@@ -85,7 +93,8 @@ impl Figures {
 
     /// Ways that never occurred: a lane that is empty proves nothing.
     pub fn missing(&self) -> Vec<String> {
-        Fault::all_names().into_iter().filter(|name| !self.occurred.contains_key(name)).collect()
+        let all = Fault::all_names().into_iter().chain([SNAPSHOT.to_owned()]);
+        all.filter(|name| !self.occurred.contains_key(name)).collect()
     }
 
     /// The cases that failed, with the command that runs each again.

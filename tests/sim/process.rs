@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use wharf::coordinator::{Coordinator, Options, Rest};
 use wharf::inbox::{take_over, tell};
+use wharf::limits::SNAPSHOT_AFTER_BYTES;
 use wharf_core::history::History;
 use wharf_core::inbox::Command;
 use wharf_core::model::{Item, Role};
@@ -103,7 +104,9 @@ async fn turns(world: &World, c: &mut Coordinator, client: &mut Client, answers:
                 c.release().await?;
                 return Ok(Exit::Done);
             }
-            let said = Item::Message { role: Role::User, text: format!("input {}", over + 1) };
+            let is_long = world.script().says.contains(&Says::LongInput) && over + 1 == world.script().turns as u64;
+            let padding = " ".repeat(if is_long { SNAPSHOT_AFTER_BYTES } else { 0 });
+            let said = Item::Message { role: Role::User, text: format!("input {}{padding}", over + 1) };
             c.start_turn(vec![said]).await?;
         }
         if let Some(exit) = turn(world, c, client, answers).await? {

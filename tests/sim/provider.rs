@@ -105,7 +105,7 @@ fn line(item: &Item) -> Line {
     match item {
         Item::Message { role: Role::Assistant, text } => Line::Answer(text.clone()),
         Item::Message { text, .. } if text.starts_with("[host]") => Line::Host(text.clone()),
-        Item::Message { text, .. } => Line::User(text.clone()),
+        Item::Message { text, .. } => Line::User(text.trim_end().to_owned()),
         Item::Call(call) => Line::Call(marked(call.text())),
         Item::Output { call, output } => Line::Output(marked(call.text()), output.clone()),
         Item::Opaque { raw, .. } => Line::User(raw.to_string()),

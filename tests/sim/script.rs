@@ -8,7 +8,8 @@
 //! `L` puts it into a class of calls that run one at a time. A response ends whole (`W`), cut (`C`), failed (`F`), cancelled
 //! (`X`) or superseded (`S`). Requests beyond the script are answered without calls. After the turns may stand what the harness
 //! says: calls run one after the other (`s`), a request whose fate is unknown is sent again (`u`), a turn goes on after a lost
-//! answer (`g`); and that the provider names sync calls alike in each response (`i`).
+//! answer (`g`); and that the provider names sync calls alike in each response (`i`), and that the
+//! user's last input is so long that the journal gets a snapshot (`v`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -75,8 +76,8 @@ letters! {
     Goes { Done = 'o', Late = 'l', Big = 'b', Fails = 'f', Crashes = 'c', Hangs = 'h', Refused = 'r', Malformed = 'm' }
 }
 letters! {
-    /// What the harness says, and what the provider does in every response.
-    Says { Serial = 's', ResendUnknown = 'u', GoesOn = 'g', SameIds = 'i' }
+    /// What the harness says, and what else is so in every turn.
+    Says { Serial = 's', ResendUnknown = 'u', GoesOn = 'g', SameIds = 'i', LongInput = 'v' }
 }
 letters! {
     /// How a response ends.

@@ -44,6 +44,8 @@ pub struct Run {
     pub breaches: Vec<String>,
     /// What went wrong, and how many writes there had been by then.
     pub occurred: Vec<(Fault, usize)>,
+    /// The journal has a snapshot by the end.
+    pub snapshot: bool,
     pub writes: usize,
     pub wakings: usize,
     pub moments: usize,
@@ -97,10 +99,12 @@ impl Case {
             world.lock().seen.events.push(Event::Stuck(said.unwrap_or_else(|| "it panicked".to_owned())));
         }
         world.drop_tasks();
+        let (inside, snapshot) = (world.verify(), world.has_snapshot());
         let state = world.lock();
         Run {
-            breaches: check(&state.seen),
+            breaches: check(&state.seen).into_iter().chain(inside).collect(),
             occurred: state.occurred.clone(),
+            snapshot,
             writes: state.writes,
             wakings: state.wakings,
             moments: state.moments,

@@ -29,6 +29,9 @@ pub const PAUSE: Duration = Duration::from_secs(70);
 const AWAY_SHORT: Duration = Duration::from_secs(5);
 const AWAY_LONG: Duration = Duration::from_secs(100);
 
+/// So much of a record's text is kept; what it is about stands at its beginning.
+const TEXT_BYTES_MAX: usize = 4_096;
+
 /// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
@@ -198,6 +201,24 @@ impl World {
         state.crashed = None;
     }
 
+    /// Whether the journal has a snapshot of its fold.
+    pub fn has_snapshot(&self) -> bool {
+        let loaded = self.store().load(&self.key(), Seq(0)).now_or_never();
+        matches!(loaded, Some(Ok(loaded)) if loaded.snapshot.is_some())
+    }
+
+    /// What the library itself finds wrong with the journal; nothing while the store is away.
+    pub fn verify(&self) -> Vec<String> {
+        let found = wharf::verify::verify(&**self.store(), &self.key(), &mut |_| {}).now_or_never();
+        match found {
+            Some(Ok(found)) => {
+                let said = |breach: wharf::verify::Breach| format!("journal: {}", breach.to_error(&self.key()).message);
+                found.breaches.into_iter().map(said).collect()
+            }
+            Some(Err(_)) | None => Vec::new(), // a turn that is stuck with its store is told of already
+        }
+    }
+
     /// Ends what belongs to no process.
     pub fn drop_tasks(&self) {
         let tasks = std::mem::take(&mut self.lock().tasks);
@@ -235,8 +256,9 @@ impl World {
             if let Some(call) =
                 body["id"].as_str().and_then(|key| state.keys.get(key)).filter(|call| !names(&text, call))
             {
-                text.push_str(&format!(" is \"{call}\""));
+                text = format!("\"{call}\": {text}");
             }
+            text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
             events.push(Event::Durable { owner, kind, text });
         }
         for event in events {
