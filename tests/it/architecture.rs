@@ -499,7 +499,7 @@ fn manifests() -> impl Iterator<Item = (&'static Rule, Table)> {
 
 /// Every package of the host's workspace.
 fn members() -> Vec<PathBuf> {
-    RULES.iter().map(host).chain(["tests", "tests/vfs"].map(|folder| repository().join(folder))).collect()
+    RULES.iter().map(host).chain(["tests", "tests/sim", "tests/vfs"].map(|folder| repository().join(folder))).collect()
 }
 
 fn toml(path: &Path) -> Table {
