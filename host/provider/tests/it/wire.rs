@@ -386,7 +386,9 @@ async fn an_error_after_a_200_is_a_failed_response() {
     // covers P12
     let body = json!({"error": {"message": "overloaded sk-very-secret", "code": "slow_down"}}).to_string();
     for text in [body.clone(), format!("event: error\ndata: {body}\n\n"), format!("data: {body}\n\n")] {
-        let driver = connect(config(&format!("{}/v1", server(sse(&text)).await.uri())));
+        // Held until the answer is read: a server that is let go answers for the next test.
+        let server = server(sse(&text)).await;
+        let driver = connect(config(&format!("{}/v1", server.uri())));
         let error = collect(driver.open(ask("x")).await.unwrap()).await.unwrap_err();
         assert_eq!((error.fate, error.code.as_str()), (Fate::Refused, "slow_down"));
         assert_eq!(error.error.message, "the response failed at the provider: overloaded [redacted]");
