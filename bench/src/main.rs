@@ -1,8 +1,11 @@
-//! What a sandboxed call costs, beside the bare engine in the same run. Prints a table; `docs/benchmarks.md` holds one.
+//! What a sandboxed call costs beside the bare engine, and a durable one beside bare syncs, in the same run. Prints a table;
+//! `docs/benchmarks.md` holds one. The words `calls`, `rules`, `compiling` and `journal` as arguments run those parts alone;
+//! other arguments are paths of components to compile and load.
 //!
 //! Ratios are what counts: absolute times are those of one machine on one day.
 
 mod bare;
+mod journal;
 mod measure;
 
 use std::fmt::Write as _;
@@ -30,12 +33,27 @@ static ALLOCATOR: Counting = Counting;
 fn main() -> Result<()> {
     // A caller's own runtime, as an embedder has one; component threads are the sandbox's.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (parts, components): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| PARTS.contains(&argument.as_str()));
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     println!("{:<58} {:>10}   {:>10}   {:>10}", "", "median", "10 %", "90 %");
-    calls(&runtime)?;
-    rules()?;
-    compiling(&runtime)?;
+    if wanted("calls") {
+        calls(&runtime)?;
+    }
+    if wanted("rules") {
+        rules()?;
+    }
+    if wanted("compiling") {
+        compiling(&runtime, components)?;
+    }
+    if wanted("journal") {
+        journal::run(&runtime)?;
+    }
     Ok(())
 }
+
+/// What may be run alone.
+const PARTS: [&str; 4] = ["calls", "rules", "compiling", "journal"];
 
 /// A call in a fresh store over the bare engine, and the host's share of a call with 1 KiB of JSON in and out.
 fn calls(runtime: &Runtime) -> Result<()> {
@@ -118,11 +136,11 @@ fn rules() -> Result<()> {
 }
 
 /// Loading a component that is compiled, and one whose code is in the cache on disk.
-fn compiling(runtime: &Runtime) -> Result<()> {
+fn compiling(runtime: &Runtime, more: Vec<String>) -> Result<()> {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-tools/dist");
     let mut components = vec![("files.wasm".to_owned(), dist.join("files.wasm"), 10)];
     // A component of a language with a runtime of its own, where one was built: compiling it takes seconds.
-    for path in std::env::args().skip(1) {
+    for path in more {
         components.push((path.rsplit('/').next().unwrap_or(&path).to_owned(), path.into(), 3));
     }
     for (name, path, samples) in components {

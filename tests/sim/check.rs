@@ -264,6 +264,12 @@ impl Check<'_> {
         }
     }
 
+    /// True if another one opened the session while this one had it.
+    fn replaced(&self, owner: Owner) -> bool {
+        let has = self.world.events.iter().skip_while(|event| **event != Event::Opened(owner)).skip(1);
+        has.take_while(|event| **event != Event::Gone(owner)).any(|event| matches!(event, Event::Opened(_)))
+    }
+
     /// Promise 5, for a call whose output was delivered: it is the result of a run. Without that it is an error, and either
     /// nobody ran it to its end, or every owner that did lost its life, store or lease before the result was durable.
     fn result(&self, call: &str, output: &str) {
@@ -276,8 +282,8 @@ impl Check<'_> {
                     if result.as_ref().map_or(is_error, |result| result == output) {
                         return;
                     }
-                    let disturbed = self.world.events.contains(&Event::Disturbed(*owner));
-                    excused &= disturbed && self.recorded("call.settled", call, Some(*owner)).is_none();
+                    let lost = self.world.events.contains(&Event::Disturbed(*owner)) || self.replaced(*owner);
+                    excused &= lost && self.recorded("call.settled", call, Some(*owner)).is_none();
                 }
                 _ => {}
             }

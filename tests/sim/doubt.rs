@@ -148,6 +148,12 @@ fn a_result_is_excused_where_its_owner_was_lost_before_it_was_durable_and_only_t
         }
     }
     assert_eq!(check(&world), Vec::<String>::new());
+    // Being replaced is enough, but not before this owner had the session, and not once it gave it up.
+    world.events.retain(|event| *event != Event::Disturbed(1));
+    assert_eq!(check(&world), Vec::<String>::new());
+    let opened = world.events.iter().position(|event| *event == Event::Opened(2)).expect("it is there");
+    world.events.insert(opened, Event::Gone(1));
+    assert!(check(&world)[0].starts_with("result lost: c"), "it gave the session up");
 }
 
 #[test]

@@ -13,7 +13,6 @@ mod promises;
 mod resume;
 mod run;
 mod snapshots;
-mod soak;
 mod streams;
 mod transcript;
 mod uncertain;

@@ -1,0 +1,64 @@
+//! What is compared with: writes and syncs by themselves, and a document that is written anew each time.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+/// Where SQLite's log begins anew: a thousand pages.
+const LOG_BYTES: u64 = 4 << 20;
+
+/// A file that is appended to and synced, and that begins anew where SQLite's log would.
+pub(crate) struct Log {
+    file: File,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Log {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create_new(true).write(true).open(path)?;
+        Ok(Self { file, at: 0, bytes: Vec::new() })
+    }
+
+    pub(crate) fn append_synced(&mut self, bytes: u64) -> io::Result<()> {
+        if self.at + bytes > LOG_BYTES {
+            self.at = 0;
+        }
+        self.bytes.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 1);
+        self.file.write_all_at(&self.bytes, self.at)?;
+        self.at += bytes;
+        self.file.sync_data()
+    }
+}
+
+/// A document that is replaced as a whole: a file beside it, synced, renamed over it, and the folder synced.
+pub(crate) struct Document {
+    path: PathBuf,
+}
+
+impl Document {
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Answers its size.
+    pub(crate) fn rewrite(&self, value: &serde_json::Value) -> io::Result<usize> {
+        let text = serde_json::to_vec(value)?;
+        let beside = self.path.with_extension("new");
+        let mut file = File::create(&beside)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, &self.path)?;
+        if let Some(folder) = self.path.parent() {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(text.len())
+    }
+}
+
+/// Bytes that this process has given to the system to write, to files or elsewhere; 0 where the system does not say.
+pub(crate) fn written() -> u64 {
+    let count = |text: String| text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok());
+    std::fs::read_to_string("/proc/self/io").ok().and_then(count).unwrap_or(0)
+}
