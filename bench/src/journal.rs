@@ -18,7 +18,7 @@ use wharf_faultvfs::{FaultVfs, Kind};
 
 use crate::measure::{Times, in_turn, shown};
 use crate::{ratio, row};
-use bare::{Document, Log, written};
+use bare::{Disk, Document, Log, SLOWER, written};
 use world::{Shape, World};
 
 /// A benchmark that is only to be shown to run, in the dev profile, is a twentieth of one.
@@ -45,8 +45,13 @@ pub(crate) fn run(runtime: &Runtime) -> Result<()> {
     // Tasks as an embedder has them; everything here is started by the caller's runtime.
     let _inside = runtime.enter();
     let syncs = syncs(runtime)?;
-    durable_call(runtime, syncs)?;
-    at_once(runtime)?;
+    for disk in [Disk::AsItIs, Disk::Slower] {
+        if disk == Disk::Slower {
+            println!("as on a disk whose syncs take {} longer:", shown(SLOWER));
+        }
+        durable_call(runtime, disk, syncs)?;
+        at_once(runtime, disk)?;
+    }
     for (what, shape) in [("one response", Shape::OneResponse), ("a response each", Shape::EachResponse)] {
         long_session(runtime, what, shape)?;
     }
@@ -85,9 +90,9 @@ fn syncs(runtime: &Runtime) -> Result<u64> {
 }
 
 /// A call beside as many bare syncs of as many bytes, taken in turn.
-fn durable_call(runtime: &Runtime, syncs: u64) -> Result<()> {
+fn durable_call(runtime: &Runtime, disk: Disk, syncs: u64) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(folder.path())?);
+    let store: Arc<dyn Store> = Arc::new(disk.store(folder.path())?);
     // How much a call writes.
     let warm_up = follow(runtime, &store, "warm-up", Shape::OneResponse, 100 / SCALE + 10, || {})?;
     let bytes = mean(&warm_up.bytes) / syncs;
@@ -97,7 +102,7 @@ fn durable_call(runtime: &Runtime, syncs: u64) -> Result<()> {
     let calls = follow(runtime, &store, "calls", Shape::OneResponse, CALLS, move || {
         let start = Instant::now();
         for _ in 0..syncs {
-            log.append_synced(bytes).expect("the disk takes it");
+            log.append_synced(bytes, || disk.delay()).expect("the disk takes it");
         }
         times.lock().unwrap_or_else(PoisonError::into_inner).push(start.elapsed());
     })?;
@@ -142,21 +147,24 @@ fn follow(
         between();
         last = Some((Instant::now(), written()));
     };
-    // It stays open: what is asked for then, nobody answers any more.
+    // The turn stays open at the limit, which is an error; whether it came that far, the count of calls says.
     let responses = if shape == Shape::OneResponse { 1 } else { calls };
-    runtime.block_on(async { World::new(store.clone(), shape, calls).await?.turn(session, responses, each).await })?;
+    let ended = runtime.block_on(async {
+        let world = World::new(store.clone(), shape, calls).await?;
+        anyhow::Ok(world.turn(session, responses, each).await)
+    })?;
     let followed = std::mem::take(&mut *followed.lock().unwrap_or_else(PoisonError::into_inner));
-    ensure!(followed.times.len() as u64 == calls - 1, "{} calls of {calls} were seen", followed.times.len() + 1);
+    ensure!(followed.times.len() as u64 == calls - 1, "not all of {calls} calls were seen: {ended:?}");
     Ok(followed)
 }
 
 /// Records a second of one session and of many at once, through the whole library and through the store alone.
-fn at_once(runtime: &Runtime) -> Result<()> {
+fn at_once(runtime: &Runtime, disk: Disk) -> Result<()> {
     let mut whole = [0.0; 2];
     let mut alone = [0.0; 2];
     for (n, sessions) in [1, SESSIONS].into_iter().enumerate() {
         let folder = tempfile::tempdir()?;
-        let sqlite = Arc::new(SqliteStore::open(folder.path())?);
+        let sqlite = Arc::new(disk.store(folder.path())?);
         let store: Arc<dyn Store> = sqlite.clone();
         let worlds = (0..sessions).map(|_| World::new(store.clone(), Shape::OneResponse, CALLS_EACH));
         let worlds = runtime.block_on(futures::future::try_join_all(worlds))?;
@@ -182,7 +190,7 @@ fn at_once(runtime: &Runtime) -> Result<()> {
         whole[n] = records as f64 / took.as_secs_f64();
         let what = format!("records a second, {sessions} session{} at once", if sessions == 1 { "" } else { "s" });
         println!("{what:<58} {:>10.0}   {:.1} records a sync", whole[n], records as f64 / commits as f64);
-        alone[n] = store_alone(runtime, sessions)?;
+        alone[n] = store_alone(runtime, disk, sessions)?;
         println!("{:<58} {:>10.0}", "  of the store alone, one record an append", alone[n]);
     }
     println!("{:<58} {:>8.1} ×", format!("{SESSIONS} sessions over one"), whole[1] / whole[0]);
@@ -191,9 +199,9 @@ fn at_once(runtime: &Runtime) -> Result<()> {
 }
 
 /// Appends of one small record each, one after the other in each session.
-fn store_alone(runtime: &Runtime, sessions: u64) -> Result<f64> {
+fn store_alone(runtime: &Runtime, disk: Disk, sessions: u64) -> Result<f64> {
     let folder = tempfile::tempdir()?;
-    let store = Arc::new(SqliteStore::open(folder.path())?);
+    let store = Arc::new(disk.store(folder.path())?);
     let owner = Owner { token: "bench".into(), label: "bench".into() };
     let mut leases = Vec::new();
     for at in 0..sessions {
@@ -241,6 +249,11 @@ fn long_session(runtime: &Runtime, what: &str, shape: Shape) -> Result<()> {
     row(&format!("  a step at call {WARM_UP} and after"), &begin);
     row(&format!("  a step up to call {LONG}"), &end);
     ratio("  the late ones over the early ones", &end, &begin);
+    // What the database's age costs, not the session's.
+    let fresh = follow(runtime, &store, "fresh", shape, (WARM_UP + WINDOW) as u64 + 1, || {})?;
+    let fresh = Times::of(fresh.times[WARM_UP..].to_vec());
+    row(&format!("  a step at call {WARM_UP} and after of the next session there"), &fresh);
+    ratio("  the late ones over those", &end, &fresh);
     let (first, last) = (&calls.bytes[early], &calls.bytes[late]);
     bytes_row("  bytes written a step, early: mean, median", first);
     bytes_row("  bytes written a step, late: mean, median", last);

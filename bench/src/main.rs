@@ -229,5 +229,5 @@ fn row(what: &str, times: &Times) {
 
 fn ratio(what: &str, over: &Times, under: &Times) {
     let under = under.median().max(Duration::from_nanos(1));
-    println!("{what:<58} {:>8.1} ×", over.median().as_secs_f64() / under.as_secs_f64());
+    println!("{what:<58} {:>8.2} ×", over.median().as_secs_f64() / under.as_secs_f64());
 }

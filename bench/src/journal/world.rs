@@ -67,7 +67,8 @@ impl World {
         Ok(Self { agent, model })
     }
 
-    /// Runs a turn to its end or until so many responses were made. `each` is told of every record once it is durable.
+    /// Runs a turn to its end, or until so many responses were made, which is an error. `each` is told of every record once
+    /// it is durable.
     pub(crate) async fn turn(
         &self,
         session: &str,
@@ -105,6 +106,9 @@ impl World {
         }
     }
 }
+
+/// Responses of all models here.
+static RESPONSES: AtomicU64 = AtomicU64::new(0);
 
 /// A model that asks for calls and answers at once.
 struct Model {
@@ -157,7 +161,8 @@ impl Driver for Model {
     fn open(&self, _request: Request) -> BoxFuture<'static, Result<EventStream, RequestError>> {
         *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let n = self.requests.fetch_add(1, Ordering::SeqCst);
-        let id = format!("resp_{n}");
+        // No two of this process are the same, as a provider has it.
+        let id = format!("resp_{}", RESPONSES.fetch_add(1, Ordering::SeqCst));
         let calls: Vec<Call> = match self.shape {
             _ if !self.asks(n) => Vec::new(),
             Shape::OneResponse => (0..self.calls).map(|_| self.call()).collect(),

@@ -190,7 +190,7 @@ pub fn receipt_read(session: &Session, id: &ResponseId, who: &str) -> Result<Vec
 /// # Errors
 /// A provider error if it is another call than the one that streamed under this id (L49).
 pub fn is_stored(turn: &Turn, call: &Call) -> Result<bool, Error> {
-    let Some((_, key)) = turn.scope.iter().find(|(wire, _)| *wire == call.id) else { return Ok(false) };
+    let Some(key) = turn.scope.key(&call.id) else { return Ok(false) };
     let Some(stored) = turn.checkpoint.call(key) else { return Ok(false) };
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
     let same_text = match (&stored.call.payload, &call.payload) {

@@ -1,6 +1,7 @@
 //! The fold of a whole journal: which turn is open, what its calls are, and what a later turn has to know of earlier ones
 //! (N1). Knows no store; [`Session::apply`] is the only way in which it changes.
 
+mod scope;
 mod snapshot;
 
 use std::collections::{HashMap, HashSet};
@@ -14,6 +15,8 @@ use crate::model::{Item, Outcome};
 use crate::policy::{RefusalReason, ReplayClass};
 use crate::record::{Begun, Closed, FlightFate, HarnessFacts, PauseReason, Record, ResponseFacts, Settlement};
 use crate::tool::error_output;
+
+pub use self::scope::Scope;
 
 /// What a session's records fold into.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -40,7 +43,7 @@ pub struct Turn {
     /// The request in flight.
     pub flight: Option<Flight>,
     /// Calls of the response in flight, or of the last one: the provider's id and the host's key, in order.
-    pub scope: Vec<(CallId, CallId)>,
+    pub scope: Scope,
     /// Calls of a lost response that the model has to be told of (L59).
     pub untold: Vec<CallId>,
     /// The same of earlier turns, which ended before the model was told. Told once a response of this turn is accepted.
@@ -193,14 +196,14 @@ impl Session {
     /// (B13). A fresh key is the provider's id where the session never used it, else that id with a suffix made from
     /// response and position.
     pub fn key_for(&self, wire: &CallId) -> Key {
-        let scope = self.turn.as_ref().map_or(&[][..], |turn| &turn.scope[..]);
-        if let Some((_, key)) = scope.iter().find(|(id, _)| id == wire) {
+        let scope = self.turn.as_ref().map(|turn| &turn.scope);
+        if let Some(key) = scope.and_then(|scope| scope.key(wire)) {
             return Key { id: key.clone(), wire: (key != wire).then(|| wire.clone()) };
         }
         if !self.used_ids.contains(wire) {
             return Key { id: wire.clone(), wire: None };
         }
-        let mut id = format!("{}~r{}.{}", wire, self.requests, scope.len());
+        let mut id = format!("{}~r{}.{}", wire, self.requests, scope.map_or(0, Scope::len));
         while self.used_ids.contains(&CallId::new(&id)) {
             id.push('\''); // a provider that uses our own suffixes gets a longer one
         }
@@ -250,7 +253,7 @@ impl Session {
                     input: input.clone(),
                     checkpoint: Checkpoint::new_turn(self.latest_response_id.clone()),
                     flight: None,
-                    scope: Vec::new(),
+                    scope: Scope::default(),
                     untold: Vec::new(),
                     untold_before,
                     unanswered,
@@ -631,9 +634,9 @@ impl ResponseFacts {
     }
 }
 
-fn note_id(used: &mut HashSet<CallId>, scope: &mut Vec<(CallId, CallId)>, call: &Call, wire: Option<&CallId>) {
+fn note_id(used: &mut HashSet<CallId>, scope: &mut Scope, call: &Call, wire: Option<&CallId>) {
     let wire = wire.unwrap_or(&call.id);
     used.insert(call.id.clone());
     used.insert(wire.clone());
-    scope.push((wire.clone(), call.id.clone()));
+    scope.push(wire.clone(), call.id.clone());
 }
