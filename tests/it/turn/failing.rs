@@ -28,6 +28,11 @@ impl Endless {
         within("starting", self.0.subscribe().wait_for(|(started, _)| *started == 1)).await.unwrap();
     }
 
+    /// Waits until what ran is dropped: a task that is aborted is gone at its runtime's next step.
+    async fn cancelled(&self) {
+        within("the cancellation", self.0.subscribe().wait_for(|(_, dropped)| *dropped == 1)).await.unwrap();
+    }
+
     /// How often it was started, and how often what ran was dropped.
     fn seen(&self) -> (u32, u32) {
         *self.0.borrow()
@@ -105,6 +110,7 @@ async fn a_turn_whose_journal_is_removed_stops_acting_and_says_so() {
     assert_eq!(error.kind, ErrorKind::Store);
     assert!(error.message.ends_with("the file was removed or replaced while it was open"), "{error}");
     assert!(error.hint.is_some(), "{error}");
+    tool.cancelled().await;
     assert_eq!(tool.seen(), (1, 1), "what ran is cancelled");
     assert_eq!(world.server.requests().len(), 1, "and nothing more is sent");
 }
@@ -129,6 +135,7 @@ async fn a_turn_whose_disk_is_full_stops_acting_and_goes_on_once_there_is_room()
     assert_eq!(error.kind, ErrorKind::Store);
     assert!(error.message.contains("full"), "{error}");
     assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("disk")), "{error}");
+    tool.cancelled().await;
     assert_eq!(tool.seen(), (1, 1), "what ran is cancelled");
     assert_eq!(world.server.requests().len(), 1, "and nothing more is sent");
 
