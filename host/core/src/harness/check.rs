@@ -14,7 +14,7 @@ use super::read::{At, Node, Source, Table};
 use super::rule::read_rule;
 use super::{
     AfterLost, AsyncSupport, Capability, CapabilitySource, Harness, KeySource, ModelSetting, OnUnknown, Profile,
-    Provider, Retention, TurnRules, units,
+    Provider, Retention, StoreAddress, TurnRules, units,
 };
 use crate::grants::Grants;
 use crate::limits;
@@ -66,7 +66,9 @@ fn read<'a>(source: &'a Source<'a>, tree: &'a Spanned<DeValue<'a>>) -> Option<Ha
     let capabilities = read_capabilities(&root, &profiles);
     let providers = read_providers(&root);
     let models = read_models(&root);
-    let retention = root.get("sessions").and_then(|node| read_retention(&node));
+    let sessions = root.get("sessions").and_then(|node| node.table());
+    let retention = sessions.as_ref().and_then(read_retention);
+    let store = sessions.as_ref().and_then(|table| table.get("store")).and_then(|node| read_store(&node));
     let mut options =
         root.get("options").and_then(|node| node.table()).map(|table| read_options(&table)).unwrap_or_default();
     let head = root.need("harness")?.table()?;
@@ -84,6 +86,7 @@ fn read<'a>(source: &'a Source<'a>, tree: &'a Spanned<DeValue<'a>>) -> Option<Ha
         providers,
         models,
         retention,
+        store,
         capabilities,
         profiles,
         defaults,
@@ -255,6 +258,10 @@ fn read_key(node: &Node<'_>) -> Option<KeySource> {
         );
         return None;
     }
+    read_source(node)
+}
+
+fn read_source(node: &Node<'_>) -> Option<KeySource> {
     let table = node.table()?;
     match (table.get("env"), table.get("file")) {
         (Some(name), None) => Some(KeySource::Env(name.some_text()?.value)),
@@ -286,8 +293,8 @@ fn read_models(root: &Table<'_>) -> BTreeMap<ModelRef, ModelSetting> {
     models
 }
 
-fn read_retention(node: &Node<'_>) -> Option<Retention> {
-    let text = node.table()?.get("keep")?;
+fn read_retention(sessions: &Table<'_>) -> Option<Retention> {
+    let text = sessions.get("keep")?;
     let said = text.text()?;
     match units::duration(&said.value) {
         Ok(keep) => Some(Retention { keep, place: said.place }),
@@ -296,6 +303,27 @@ fn read_retention(node: &Node<'_>) -> Option<Retention> {
             None
         }
     }
+}
+
+fn read_store(node: &Node<'_>) -> Option<StoreAddress> {
+    if node.is_table() {
+        return read_source(node).map(StoreAddress::At);
+    }
+    let text = node.some_text()?.value;
+    // Not quoted below: it may hold a password.
+    let Some((_, rest)) = ["postgres://", "postgresql://"].iter().find_map(|scheme| text.split_once(scheme)) else {
+        node.fault("is no address that begins with postgres:// or postgresql://");
+        return None;
+    };
+    let user = rest.split('/').next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
+    if user.contains(':') || rest.contains("password=") {
+        node.fault_with(
+            "holds a password, which has no place in a harness file",
+            Some("put the address into an environment variable and write store = { env = \"NAME_OF_IT\" }".to_owned()),
+        );
+        return None;
+    }
+    Some(StoreAddress::Plain(text))
 }
 
 fn read_profiles(root: &Table<'_>) -> BTreeMap<String, Profile> {

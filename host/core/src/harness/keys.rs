@@ -100,7 +100,7 @@ pub const SECTIONS: &[Section] = &[
                 "[models.\"openai/gpt-6-astra\"]\nasync = \"auto\"",
                 "what a model can do, where its profile is wrong",
             ),
-            key("sessions", "[sessions]\nkeep = \"90d\"", "how long sessions are kept"),
+            key("sessions", "[sessions]\nkeep = \"90d\"", "where sessions are kept, and for how long"),
             key("capabilities", "[capabilities.files]\ncomponent = \"files.wasm\"", "sources of tools"),
             key("profiles", "[profiles.careful]\napprove = \"always\"", "policy that several capabilities share"),
             key(
@@ -206,11 +206,25 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         path: "sessions",
-        groups: &[&[key(
-            "keep",
-            r#"keep = "90d""#,
-            "`wharf session gc` deletes sessions without an open turn whose last record is older; without it they are kept for ever",
-        )]],
+        groups: &[&[
+            key(
+                "keep",
+                r#"keep = "90d""#,
+                "`wharf session gc` deletes sessions without an open turn whose last record is older; without it they are kept for ever",
+            ),
+            key(
+                "store",
+                r#"store = { env = "WHARF_STORE" }"#,
+                "a PostgreSQL database that several machines share, by its address or by where that is: postgres://USER@HOST/DATABASE; without it sessions are kept in .wharf beside this file",
+            ),
+        ]],
+    },
+    Section {
+        path: "sessions.store",
+        groups: &[&[
+            key("env", r#"store = { env = "WHARF_STORE" }"#, "an environment variable of the host"),
+            key("file", r#"store = { file = "store.txt" }"#, "a file; relative ones are relative to the harness file"),
+        ]],
     },
     Section {
         path: "capabilities.NAME",

@@ -57,6 +57,7 @@ pub struct Harness {
     providers: BTreeMap<String, Provider>,
     models: BTreeMap<ModelRef, ModelSetting>,
     retention: Option<Retention>,
+    store: Option<StoreAddress>,
     capabilities: BTreeMap<String, Capability>,
     profiles: BTreeMap<String, Profile>,
     defaults: Rule,
@@ -122,6 +123,15 @@ pub struct Retention {
     pub place: Place,
 }
 
+/// Where sessions are kept that several machines share. It is in none of the three digests, like [`Retention`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreAddress {
+    /// `postgres://USER@HOST:PORT/DATABASE`, without a password.
+    Plain(String),
+    /// Where the address is, which may then hold a password.
+    At(KeySource),
+}
+
 /// Where models are (Z4). `Debug` shows no values of headers (O22, Y11).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Provider {
@@ -153,7 +163,7 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// Where a provider's key is. The key itself never stands in a harness file.
+/// Where a key, or an address with a password, is. It never stands in a harness file itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// An environment variable of the host.
@@ -306,6 +316,11 @@ impl Harness {
     /// How long sessions are kept; without it for ever.
     pub fn retention(&self) -> Option<&Retention> {
         self.retention.as_ref()
+    }
+
+    /// The database that several machines share; without it sessions are kept beside the harness file.
+    pub fn store(&self) -> Option<&StoreAddress> {
+        self.store.as_ref()
     }
 
     /// Capabilities in the order of their names, left-out ones included.

@@ -558,3 +558,21 @@ headers = { x-team = "header-secret" }
     assert!(!shown.contains("secret"), "{shown}");
     assert!(shown.matches("x-team").count() >= 4 && shown.contains("openai-responses"), "{shown}");
 }
+
+#[test]
+fn a_store_is_an_address_without_a_password_or_where_one_is() {
+    let sections = |line: &str| format!("{HEAD}\n[sessions]\n{line}\n");
+    let store = |line: &str| good(&sections(line)).store().cloned();
+    assert_eq!(good(HEAD).store(), None);
+    for plain in
+        ["postgres://ann@db.example:5433,db2/wharf?sslmode=require", "postgresql:///wharf?host=/run/postgresql"]
+    {
+        assert_eq!(store(&format!("store = {plain:?}")), Some(StoreAddress::Plain(plain.to_owned())));
+    }
+    assert_eq!(store(r#"store = { env = "DB" }"#), Some(StoreAddress::At(KeySource::Env("DB".into()))));
+    assert_eq!(store(r#"store = { file = "db.txt" }"#), Some(StoreAddress::At(KeySource::File("db.txt".into()))));
+    for secret in ["postgres://ann:sk-secret@h/w", "postgres:///w?host=h&password=sk-secret", "mysql://a:sk-secret@h"] {
+        let faults = Harness::parse("h.toml", &sections(&format!("store = {secret:?}"))).unwrap_err().to_string();
+        assert!(faults.contains("sessions.store") && !faults.contains("sk-secret"), "{faults}");
+    }
+}
