@@ -33,8 +33,15 @@ const RULES: [Rule; 7] = [
         folder: "store",
         package: "wharf-store",
         siblings: &["wharf-core"],
-        network: &[],
-        why: "a store keeps records and looks into none; the embedded one has no network",
+        network: &[
+            "deadpool-postgres",
+            "rustls",
+            "rustls-platform-verifier",
+            "tokio-postgres",
+            "tokio-postgres-rustls",
+        ],
+        why: "a store keeps records and looks into none; the embedded one has no network, the one for many machines has a \
+              client of PostgreSQL",
     },
     Rule {
         folder: "sandbox",
@@ -83,6 +90,7 @@ const NETWORK: [&str; 36] = [
     "attohttpc",
     "axum",
     "curl",
+    "deadpool-postgres",
     "h2",
     "h3",
     "hickory-resolver",
@@ -106,6 +114,7 @@ const NETWORK: [&str; 36] = [
     "surf",
     "tokio-native-tls",
     "tokio-postgres",
+    "tokio-postgres-rustls",
     "tokio-rustls",
     "tokio-tungstenite",
     "tonic",
@@ -117,13 +126,15 @@ const NETWORK: [&str; 36] = [
 ];
 
 /// Crates that live in one crate of ours: beginning of the name, owner, reason.
-const HEAVY: [(&str, &str, &str); 12] = [
+const HEAVY: [(&str, &str, &str); 14] = [
     ("wasmtime", "wharf-sandbox", "only the sandbox knows the engine"),
     ("cranelift", "wharf-sandbox", "only the sandbox knows the engine"),
     ("wasmparser", "wharf-sandbox", "only the sandbox reads components"),
     ("wit-", "wharf-sandbox", "only the sandbox reads components"),
     ("rusqlite", "wharf-store", "only the store knows SQLite"),
     ("libsqlite3", "wharf-store", "only the store knows SQLite"),
+    ("tokio-postgres", "wharf-store", "only the store knows PostgreSQL"),
+    ("deadpool", "wharf-store", "only the store knows PostgreSQL"),
     ("eventsource-stream", "wharf-provider", "streams are framed in one place, behind its guard"),
     ("anyhow", "wharf-cli", "libraries have typed errors"),
     ("clap", "wharf-cli", "libraries know no command line"),
@@ -137,7 +148,7 @@ const WORDS: [(&str, &[&str], &str); 17] = [
     ("std::fs", &["store", "sandbox", "simulate", "cli"], "files are opened relative to an opened folder (cap-std)"),
     ("tokio::fs", &[], "files are opened relative to an opened folder (cap-std)"),
     ("cap_std::net", &[], "cap-std is here for files"),
-    ("std::net", &["provider", "simulate", "cli"], "who reaches a network is named in this test"),
+    ("std::net", &["provider", "simulate", "cli", "store"], "who reaches a network is named in this test"),
     ("tokio::net", &["simulate"], "only the simulated provider listens"),
     ("TcpStream", &["simulate"], "only the simulated provider has sockets of its own"),
     ("TcpListener", &["simulate"], "only the simulated provider listens"),
@@ -285,7 +296,11 @@ fn the_library_builds_without_the_engine_and_without_sqlite() {
     assert_eq!(runtime["features"]["default"], Value::from(vec!["components", "sqlite"]));
     assert_eq!(runtime["features"]["components"], Value::from(vec!["dep:wharf-sandbox"]));
     assert_eq!(runtime["dependencies"]["wharf-sandbox"]["optional"], Value::from(true));
-    assert_eq!(manifest(&RULES[1])["dependencies"]["rusqlite"]["optional"], Value::from(true));
+    let store = manifest(&RULES[1]);
+    assert_eq!(store["features"]["default"], Value::from(vec!["sqlite"]));
+    for optional in ["rusqlite", "tokio", "tokio-postgres", "tokio-postgres-rustls", "deadpool-postgres", "rustls"] {
+        assert_eq!(store["dependencies"][optional]["optional"], Value::from(true), "{optional}");
+    }
 }
 
 #[test]
@@ -499,7 +514,11 @@ fn manifests() -> impl Iterator<Item = (&'static Rule, Table)> {
 
 /// Every package of the host's workspace.
 fn members() -> Vec<PathBuf> {
-    RULES.iter().map(host).chain(["tests", "tests/sim", "tests/vfs"].map(|folder| repository().join(folder))).collect()
+    RULES
+        .iter()
+        .map(host)
+        .chain(["tests", "tests/postgres", "tests/sim", "tests/vfs"].map(|folder| repository().join(folder)))
+        .collect()
 }
 
 fn toml(path: &Path) -> Table {

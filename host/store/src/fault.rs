@@ -37,6 +37,22 @@ pub enum Write {
     Sweep,
 }
 
+impl Write {
+    /// For messages.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn doing(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquiring the session",
+            Self::Append => "appending to the journal",
+            Self::Renew => "renewing the lease",
+            Self::Release => "releasing the session",
+            Self::PutInbox => "putting an item into the inbox",
+            Self::Delete => "deleting the session",
+            Self::Sweep => "collecting blobs",
+        }
+    }
+}
+
 /// The points of a write at which it can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {

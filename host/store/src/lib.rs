@@ -8,8 +8,12 @@ mod error;
 mod fault;
 pub mod limits;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod sums;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,6 +24,8 @@ use wharf_core::{BlobDigest, Fence, InboxId, OrgId, RecordId, Seq, SessionId};
 pub use error::StoreError;
 pub use fault::{Fault, FaultAction, FaultPoint, Stage, Write};
 pub use memory::{Clock, MemoryStore};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 

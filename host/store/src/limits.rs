@@ -67,3 +67,29 @@ pub const SCRUB_PAUSE: Duration = Duration::from_secs(2);
 pub const STATEMENTS_KEPT: usize = 64;
 
 const _: () = assert!(INBOX_POLL.as_millis() * 2 < INBOX_WAKE_MAX.as_millis());
+
+/// Connections of one PostgreSQL store: those that append, and some for all else. A server has a hundred by default, for
+/// all of its clients.
+pub const POSTGRES_CONNECTIONS: usize = 8;
+
+/// Statements of appends that are at the server at once. While one is synced the next one gathers what waits; a third keeps
+/// a slow one from holding up all others.
+pub const POSTGRES_APPENDS_AT_ONCE: usize = 3;
+
+/// How long a connection may take to be made or to become free: two tries fit into the time in which a lease is renewed.
+pub const POSTGRES_CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long the server works on one statement: its largest one writes 16 MiB.
+pub const POSTGRES_STATEMENT_MAX: Duration = Duration::from_secs(15);
+
+/// How long an answer is waited for, the way included. Beyond it nobody knows whether the statement was done.
+pub const POSTGRES_ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// How long one session's row is waited for: others hold it for a statement at most.
+pub const POSTGRES_LOCK_MAX: Duration = Duration::from_secs(5);
+
+/// A connection that is silent for so long is asked whether it is still there, as a cut one tells nobody.
+pub const POSTGRES_KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// How often inboxes are looked at although the server tells of changes: a word of it may be lost with a connection.
+pub const POSTGRES_POLL: Duration = Duration::from_secs(2);

@@ -9,6 +9,7 @@ use super::failure::Failure;
 use super::leases::{self, COLUMNS, JournalRow};
 use super::schema::Place;
 use super::{blobs, inbox};
+use crate::sums::{record_sum, snapshot_sum};
 use crate::{Append, JournalKey, Lease, Loaded, NewRecord, SessionSummary, StoreError, StoredRecord};
 
 /// How far an append is.
@@ -60,12 +61,7 @@ pub(super) fn append(
             "INSERT INTO snapshot (journal, seq, body, sum) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (journal) DO UPDATE SET seq = excluded.seq, body = excluded.body, sum = excluded.sum",
         )?
-        .execute(params![
-            row.id,
-            head.0.cast_signed(),
-            text,
-            sum(&[&head.0.to_le_bytes(), text.as_bytes()])
-        ])?;
+        .execute(params![row.id, head.0.cast_signed(), text, snapshot_sum(head, text)])?;
     }
     let updated_ms = append.records.last().map_or(row.updated_ms, |last| last.at_ms);
     leases::advance(conn, &row, lease, head, updated_ms, now)?;
@@ -183,7 +179,7 @@ fn snapshot(
         .optional()?;
     let Some((seq, text, stored_sum)) = found else { return Ok(None) };
     let seq = Seq(seq.cast_unsigned());
-    if stored_sum == sum(&[&seq.0.to_le_bytes(), text.as_bytes()]) && seq <= row.head {
+    if stored_sum == snapshot_sum(seq, &text) && seq <= row.head {
         return Ok(Some((seq, text)));
     }
     // The records are all there, so a damaged snapshot costs time and no content.
@@ -219,30 +215,4 @@ fn damaged(place: &Place, key: &JournalKey, seq: Seq, why: &str) -> StoreError {
         place: format!("record {seq} of session {:?} in {}", key.session.as_str(), place.path().display()),
         why: why.to_owned(),
     }
-}
-
-fn record_sum(seq: Seq, record: &NewRecord) -> i64 {
-    sum(&[
-        &seq.0.to_le_bytes(),
-        record.id.as_str().as_bytes(),
-        record.kind.as_bytes(),
-        &record.version.to_le_bytes(),
-        &record.at_ms.to_le_bytes(),
-        record.body.as_bytes(),
-    ])
-}
-
-/// Finds accidents, not attacks: FNV-1a over the parts, each with its length. SQLite checks its log but not its pages.
-fn sum(parts: &[&[u8]]) -> i64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    };
-    for part in parts {
-        add(&(part.len() as u64).to_le_bytes());
-        add(part);
-    }
-    hash.cast_signed()
 }

@@ -181,15 +181,7 @@ impl SqliteStore {
         retry_until: Option<Instant>,
         run: impl FnMut(&Attempt<'_>) -> Result<Ran<T>, Failure> + Send + 'static,
     ) -> StoreFuture<'static, T> {
-        let what = match write {
-            Write::Acquire => "acquiring the session",
-            Write::Append => "appending to the journal",
-            Write::Renew => "renewing the lease",
-            Write::Release => "releasing the session",
-            Write::PutInbox => "putting an item into the inbox",
-            Write::Delete => "deleting the session",
-            Write::Sweep => "collecting blobs",
-        };
+        let what = write.doing();
         let (step, answer): (_, oneshot::Receiver<Result<T, StoreError>>) = Typed::new(run);
         let job = Job { write, what, bytes, retry_until, attempts: 0, doubt: false, step: Box::new(step) };
         let (why, transient) = match self.queue.as_ref().map(|queue| queue.try_send(job)) {
