@@ -50,6 +50,10 @@ pub(crate) struct HarnessArg {
     /// The harness file; without it wharf.toml, then harness.toml in this folder
     #[arg(short = 'H', long = "harness", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+    /// A database that several machines share, postgres://USER@HOST/DATABASE, in place of the folder .wharf beside the
+    /// harness; WHARF_STORE in the environment says it for every command
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) store: Option<String>,
 }
 
 /// `wharf init`.

@@ -20,6 +20,7 @@ mod signals;
 mod simulate;
 #[cfg(debug_assertions)]
 mod stop_at;
+mod store;
 mod story;
 mod table;
 mod timeline;

@@ -4,22 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use wharf::core::harness::Harness;
 use wharf::core::names::did_you_mean;
 use wharf::core::{Error, OrgId, Seq};
 use wharf::sandbox::SandboxOptions;
-use wharf::store::{JournalKey, SqliteStore, Store};
+use wharf::store::{JournalKey, Store};
 use wharf::{Agent, CapabilityStatus, Surroundings, Wharf};
 
 use crate::args::HarnessArg;
-use crate::{cache, files, limits, progress, say, screen};
+use crate::{cache, files, limits, progress, say, screen, store};
 
 /// Names that are looked for where none is given, in this order.
 const NAMES: [&str; 2] = ["wharf.toml", "harness.toml"];
-
-/// The data folder beside a harness file, which no grant reaches.
-const DATA: &str = ".wharf";
 
 /// A harness file that was found.
 pub(crate) struct HarnessFile {
@@ -27,6 +23,8 @@ pub(crate) struct HarnessFile {
     pub(crate) path: PathBuf,
     /// How it is named in commands that are shown, with a blank before it; empty where it is found by itself.
     pub(crate) flag: String,
+    /// The database that the command line or the environment names.
+    pub(crate) store: Option<String>,
 }
 
 impl HarnessFile {
@@ -35,11 +33,12 @@ impl HarnessFile {
     /// # Errors
     /// A config error that says what was looked for.
     pub(crate) fn find(arg: &HarnessArg) -> Result<Self, Error> {
+        let store = store::named(arg);
         if let Some(path) = &arg.file {
-            return Ok(Self::at(path));
+            return Ok(Self { path: path.clone(), flag: flag(path) + &store::flag(arg), store });
         }
         match NAMES.iter().map(PathBuf::from).find(|path| files::is_file(path)) {
-            Some(path) => Ok(Self { path, flag: String::new() }),
+            Some(path) => Ok(Self { path, flag: store::flag(arg), store }),
             None => Err(Error::config(format!(
                 "there is no harness file: looked for {} in {}",
                 NAMES.join(" and "),
@@ -49,9 +48,9 @@ impl HarnessFile {
         }
     }
 
-    /// One that is at this path.
+    /// One that is at this path, with its own store.
     pub(crate) fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), flag: flag(path) }
+        Self { path: path.to_owned(), flag: flag(path), store: None }
     }
 
     /// Reads and checks it.
@@ -109,41 +108,6 @@ impl HarnessFile {
     pub(crate) async fn load(&self, wharf: &Wharf, harness: Harness) -> Result<Agent, Error> {
         wharf.load(harness, Surroundings::of_file(&self.path)).await
     }
-
-    /// The store beside it; made if it is not there.
-    ///
-    /// # Errors
-    /// Store and corruption errors.
-    pub(crate) fn store(&self) -> anyhow::Result<Arc<dyn Store>> {
-        open_store(&self.base().join(DATA))
-    }
-}
-
-/// The store of the sessions that a command is about, which has to be there already, and the `-H` that names it.
-///
-/// # Errors
-/// A config error if there is none; store and corruption errors.
-pub(crate) fn existing_store(arg: &HarnessArg) -> anyhow::Result<Option<(Arc<dyn Store>, String)>> {
-    let (data, flag) = match HarnessFile::find(arg) {
-        Ok(file) => (file.base().join(DATA), file.flag),
-        // The journals are readable without the harness that made them.
-        Err(_) if files::is_dir(Path::new(DATA)) => (PathBuf::from(DATA), String::new()),
-        Err(error) => return Err(error.into()),
-    };
-    if !files::is_file(&data.join("wharf.db")) {
-        return Ok(None);
-    }
-    Ok(Some((open_store(&data)?, flag)))
-}
-
-fn open_store(data: &Path) -> anyhow::Result<Arc<dyn Store>> {
-    #[cfg(debug_assertions)]
-    let opened = SqliteStore::open_with(data, crate::stop_at::store_options());
-    #[cfg(not(debug_assertions))]
-    let opened = SqliteStore::open(data);
-    let store =
-        opened.map_err(Error::from).with_context(|| format!("the sessions in {} cannot be opened", data.display()))?;
-    Ok(Arc::new(store))
 }
 
 /// The key of a session that has to be there.

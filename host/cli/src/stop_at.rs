@@ -9,19 +9,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use wharf::store::{Fault, FaultAction, FaultPoint, SqliteOptions, Stage, Write};
+use wharf::store::{Fault, FaultAction, FaultPoint, PostgresOptions, SqliteOptions, Stage, Write};
 
 use crate::screen;
 
 /// `append:7:before-sync`: the seventh append of this process, written and not synced.
 const VARIABLE: &str = "WHARF_STOP_AT";
 
-/// The store's options, with the stop that the environment asks for.
-pub(crate) fn store_options() -> SqliteOptions {
+/// Options of the embedded store, with the stop that the environment asks for.
+pub(crate) fn sqlite_options() -> SqliteOptions {
+    SqliteOptions { fault: asked_for(), ..SqliteOptions::default() }
+}
+
+/// The same for the store in a database.
+pub(crate) fn postgres_options() -> PostgresOptions {
+    PostgresOptions { fault: asked_for(), ..PostgresOptions::default() }
+}
+
+fn asked_for() -> Option<Fault> {
     static FAULT: OnceLock<Option<Fault>> = OnceLock::new();
     // One count for all stores that the process opens.
-    let fault = FAULT.get_or_init(|| std::env::var(VARIABLE).ok().as_deref().and_then(fault)).clone();
-    SqliteOptions { fault, ..SqliteOptions::default() }
+    FAULT.get_or_init(|| std::env::var(VARIABLE).ok().as_deref().and_then(fault)).clone()
 }
 
 /// None for what names no point.

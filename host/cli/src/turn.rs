@@ -52,7 +52,7 @@ pub(crate) async fn run(
     let model = args.model.as_deref().map(ModelRef::parse).transpose()?;
     let harness = file.read()?;
     let signals = Signals::listen()?;
-    let store = file.store()?;
+    let store = file.store(&harness).await?;
     if let (Some(key), Beginning::Resume { .. } | Beginning::Reconcile { .. }) = (&key, &beginning) {
         open::existing_session(&*store, key.session.as_str()).await?;
     }

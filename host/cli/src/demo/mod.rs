@@ -69,8 +69,9 @@ fn folder() -> Result<PathBuf, Error> {
 /// The agent of one of its harness files, with the scripted model at this address.
 async fn load(file: &Path, base_url: &str, say: impl Fn(&str) + Send + Sync + 'static) -> anyhow::Result<Agent> {
     let found = HarnessFile::at(file);
+    let harness = found.read()?;
     let wharf = Wharf::builder()
-        .store(found.store()?)
+        .store(found.store(&harness).await?)
         .provider_address(PROVIDER, base_url)
         .sandbox(SandboxOptions {
             cache: cache::folder(),
@@ -82,5 +83,5 @@ async fn load(file: &Path, base_url: &str, say: impl Fn(&str) + Send + Sync + 's
             threads: None,
         })
         .build()?;
-    Ok(found.load(&wharf, found.read()?).await?)
+    Ok(found.load(&wharf, harness).await?)
 }

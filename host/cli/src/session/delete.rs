@@ -21,7 +21,7 @@ use crate::{open, screen};
 /// # Errors
 /// Store and corruption errors; a config error for a session that is not there, and where nobody can be asked.
 pub(crate) async fn delete(args: DeleteArgs) -> anyhow::Result<Exit> {
-    let Some((store, flag)) = open::existing_store(&args.harness)? else {
+    let Some((store, flag)) = crate::store::existing(&args.harness).await? else {
         return Err(open::no_session(args.sessions.first().map_or("", String::as_str), None).into());
     };
     let mut keys: Vec<JournalKey> = Vec::with_capacity(args.sessions.len());

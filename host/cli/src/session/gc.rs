@@ -11,7 +11,7 @@ use wharf::seams::TokioSeams;
 
 use crate::args::GcArgs;
 use crate::exit::{self, Exit};
-use crate::open::{self, HarnessFile};
+use crate::open::HarnessFile;
 use crate::say::{count, moment, plain, size};
 use crate::table::Table;
 use crate::{progress, screen};
@@ -23,7 +23,7 @@ use crate::{progress, screen};
 pub(crate) async fn gc(args: GcArgs) -> anyhow::Result<Exit> {
     let keep = keep(&args)?;
     let order = Order { keep, dry_run: args.dry_run, label: format!("wharf session gc, pid {}", std::process::id()) };
-    let collected = match open::existing_store(&args.harness)? {
+    let collected = match crate::store::existing(&args.harness).await? {
         None => Collected::default(),
         Some((store, _)) => {
             let steps = progress::Steps::begin();

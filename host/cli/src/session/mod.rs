@@ -9,6 +9,7 @@ mod verify;
 use std::path::Path;
 
 use serde_json::json;
+use wharf::core::harness::Harness;
 use wharf::core::record::Reconcile;
 use wharf::core::session::Session as Fold;
 use wharf::core::{Error, OrgId, ResponseId, Seq};
@@ -35,7 +36,7 @@ pub(crate) use verify::verify;
 /// Store and corruption errors.
 pub(crate) async fn list(args: SessionListArgs) -> anyhow::Result<Exit> {
     let mut rows = Vec::new();
-    if let Some((store, _)) = open::existing_store(&args.harness)? {
+    if let Some((store, _)) = crate::store::existing(&args.harness).await? {
         let sessions = store.sessions(&OrgId::local(), limits::SESSIONS_MAX).await?;
         for one in sessions.into_iter().filter(|one| one.head != Seq(0)) {
             let state = state_of(&*store, &one).await?;
@@ -97,7 +98,7 @@ fn owner_text(one: &SessionSummary) -> Option<String> {
 /// # Errors
 /// As [`turn::run`].
 pub(crate) async fn resume(args: ResumeArgs) -> anyhow::Result<Exit> {
-    let file = with_store(&args.harness, &args.session)?;
+    let (file, _) = with_store(&args.harness, &args.session).await?;
     let beginning = Beginning::Resume { accept_wider: args.accept_wider };
     turn::run(&file, args.turn, Some(&args.session), beginning).await
 }
@@ -107,7 +108,7 @@ pub(crate) async fn resume(args: ResumeArgs) -> anyhow::Result<Exit> {
 /// # Errors
 /// As [`turn::run`].
 pub(crate) async fn reconcile(args: ReconcileArgs) -> anyhow::Result<Exit> {
-    let file = with_store(&args.harness, &args.session)?;
+    let (file, harness) = with_store(&args.harness, &args.session).await?;
     let answer = match (&args.receipt, args.resend) {
         (Some(id), _) if id.trim().is_empty() => {
             return Err(Error::config("the response id of --receipt is empty").into());
@@ -118,7 +119,7 @@ pub(crate) async fn reconcile(args: ReconcileArgs) -> anyhow::Result<Exit> {
     };
     // A process that has the session is told; else the answer is given by opening it.
     if !args.turn.take_over {
-        let store = file.store()?;
+        let store = file.store(&harness).await?;
         let key = open::existing_session(&*store, &args.session).await?;
         if let Some(exit) = owner::answer(store, &key, &answer, args.turn.json).await? {
             return Ok(exit);
@@ -128,15 +129,15 @@ pub(crate) async fn reconcile(args: ReconcileArgs) -> anyhow::Result<Exit> {
         .await
 }
 
-/// A harness file beside which there are sessions: a command that goes on with one must not make a store.
-fn with_store(arg: &HarnessArg, session: &str) -> anyhow::Result<HarnessFile> {
+/// A harness whose sessions are there: a command that goes on with one must not make a store.
+async fn with_store(arg: &HarnessArg, session: &str) -> anyhow::Result<(HarnessFile, Harness)> {
     let file = HarnessFile::find(arg)?;
     // A harness that cannot be read is the first thing to tell.
-    file.read()?;
-    if open::existing_store(&HarnessArg { file: Some(file.path.clone()) })?.is_none() {
+    let harness = file.read()?;
+    if crate::store::existing(arg).await?.is_none() {
         return Err(no_store(session, &file.base()).into());
     }
-    Ok(file)
+    Ok((file, harness))
 }
 
 fn no_store(session: &str, base: &Path) -> Error {
@@ -149,7 +150,7 @@ fn no_store(session: &str, base: &Path) -> Error {
 /// # Errors
 /// Store and corruption errors; a config error for a session that is not there.
 pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<Exit> {
-    let Some((store, _)) = open::existing_store(&args.harness)? else {
+    let Some((store, _)) = crate::store::existing(&args.harness).await? else {
         return Err(open::no_session(&args.session, None).into());
     };
     let key = open::existing_session(&*store, &args.session).await?;

@@ -23,7 +23,7 @@ use crate::{limits, screen};
 /// # Errors
 /// Store and corruption errors; a config error for a session that is not there.
 pub(crate) async fn cancel(args: CancelArgs) -> anyhow::Result<Exit> {
-    let Some((store, flag)) = open::existing_store(&args.harness)? else {
+    let Some((store, flag)) = crate::store::existing(&args.harness).await? else {
         return Err(open::no_session(&args.session, None).into());
     };
     let key = open::existing_session(&*store, &args.session).await?;
@@ -73,7 +73,7 @@ pub(crate) async fn answer(
 /// # Errors
 /// Store and corruption errors; a config error for a session that is not there.
 pub(crate) async fn takeover(args: TakeoverArgs) -> anyhow::Result<Exit> {
-    let Some((store, flag)) = open::existing_store(&args.harness)? else {
+    let Some((store, flag)) = crate::store::existing(&args.harness).await? else {
         return Err(open::no_session(&args.session, None).into());
     };
     let key = open::existing_session(&*store, &args.session).await?;

@@ -23,7 +23,7 @@ struct Checked {
 /// # Errors
 /// Store and corruption errors; a config error for a session that is not there.
 pub(crate) async fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
-    let Some((store, _)) = open::existing_store(&args.harness)? else {
+    let Some((store, _)) = crate::store::existing(&args.harness).await? else {
         return match &args.session {
             Some(session) => Err(open::no_session(session, None).into()),
             None => tell(&[], &args),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod components;
+mod database;
 mod examples;
 mod init_and_check;
 mod kit;
