@@ -84,7 +84,7 @@ const RULES: [Rule; 7] = [
 const EXAMPLE: (&str, &str, &str) = ("wharf", "dev-dependencies", "wharf-simulate");
 
 /// Crates that can open a connection or listen for one. A new one in a manifest belongs here.
-const NETWORK: [&str; 36] = [
+const NETWORK: [&str; 38] = [
     "actix-web",
     "async-std",
     "attohttpc",

@@ -35,6 +35,8 @@ pub enum Write {
     Delete,
     /// [`crate::Store::sweep`].
     Sweep,
+    /// [`crate::Store::claim`].
+    Claim,
 }
 
 impl Write {
@@ -49,6 +51,7 @@ impl Write {
             Self::PutInbox => "putting an item into the inbox",
             Self::Delete => "deleting the session",
             Self::Sweep => "collecting blobs",
+            Self::Claim => "claiming a session",
         }
     }
 }

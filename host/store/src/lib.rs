@@ -120,6 +120,18 @@ pub struct Append {
     pub consumed: Vec<InboxId>,
     /// A snapshot of the fold at the new head, replacing an older one. Bounds what has to be read.
     pub snapshot: Option<String>,
+    /// Who may go on with the session once nobody has it; `None` leaves that as it is.
+    pub open: Option<Open>,
+}
+
+/// Who may go on with a session that nobody has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Open {
+    /// Nobody, until an inbox item comes: nothing is left to do, or it waits for an answer. An item opens it for the harness
+    /// that was named last, if one ever was.
+    No,
+    /// A worker that runs the harness of this name.
+    For(String),
 }
 
 impl Append {
@@ -227,6 +239,38 @@ impl DeletionMark {
     }
 }
 
+/// What a worker asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Whose sessions.
+    pub org: OrgId,
+    /// The harnesses that the worker runs, at most [`limits::CLAIM_NAMES_MAX`].
+    pub harnesses: Vec<String>,
+    /// Sessions that it does not want now, at most as many.
+    pub skip: Vec<SessionId>,
+    /// How long the lease lasts unless renewed.
+    pub ttl: Duration,
+}
+
+impl Claim {
+    /// Refuses what is over its cap. Every store calls this first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooLarge`].
+    pub fn check_bounds(&self) -> Result<(), StoreError> {
+        let names = self.harnesses.len().max(self.skip.len());
+        match names > limits::CLAIM_NAMES_MAX {
+            true => Err(StoreError::Io {
+                what: "claiming a session".to_owned(),
+                why: format!("{names} names are more than {}", limits::CLAIM_NAMES_MAX),
+                transient: false,
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
 /// What a sweep removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
@@ -305,4 +349,20 @@ pub trait Store: Send + Sync + 'static {
     /// Waits until more than `seen` items are in the inbox, at once if they are; [`limits::INBOX_WAKE_MAX`] after an item
     /// was put, or the session deleted, by whatever process, this has resolved (M9). Dropping the future ends the wait.
     fn inbox_grows<'a>(&'a self, key: &'a JournalKey, seen: usize) -> StoreFuture<'a, ()>;
+
+    /// Takes the lease of the session that has waited longest of those that are [open](Append::open) for one of these
+    /// harnesses and that no live owner has; `None` if there is none. A session waits since it was released, since its lease
+    /// ended, or since the item came that opened it. Of several that claim at once no two get the same one. A store that does
+    /// not keep who may go on never has one.
+    fn claim<'a>(&'a self, claim: &'a Claim, owner: &'a Owner) -> StoreFuture<'a, Option<Lease>> {
+        let _ = owner;
+        Box::pin(std::future::ready(claim.check_bounds().map(|()| None)))
+    }
+
+    /// Resolves when there may be something to [claim](Store::claim) that was not there when this was called. It need not
+    /// know of everything, so ask again now and then.
+    fn work_arrives<'a>(&'a self, org: &'a OrgId) -> StoreFuture<'a, ()> {
+        let _ = org;
+        Box::pin(std::future::pending())
+    }
 }

@@ -25,6 +25,9 @@ pub const INBOX_POLL: Duration = Duration::from_millis(100);
 /// Most tasks that wait for inboxes of one store at once: one per session that is being acted on.
 pub const INBOX_WAITERS_MAX: usize = 10_000;
 
+/// Most harnesses that one worker runs, and most sessions that it leaves out for now: more is a mistake.
+pub const CLAIM_NAMES_MAX: usize = 1_000;
+
 /// Most writes that wait in one store. More means that the disk does not keep up, and memory must not take its place.
 pub const WRITES_WAITING_MAX: usize = 4_096;
 

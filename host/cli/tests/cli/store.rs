@@ -81,7 +81,7 @@ async fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
         let ran = blocking(|| room.run(command)).ends(4);
         assert_eq!(
             ran.err,
-            "error: the sessions in ./.wharf cannot be opened: ROOM/.wharf/wharf.db has form 99; this version reads up to 2\n\
+            "error: the sessions in ./.wharf cannot be opened: ROOM/.wharf/wharf.db has form 99; this version reads up to 3\n\
              hint: use the newer wharf that wrote it\n",
             "{command:?}"
         );

@@ -77,6 +77,7 @@ pub async fn refused_append_leaves_nothing(fixture: &mut impl Fixture) {
         blobs: vec![(digest.clone(), b"content".to_vec())],
         consumed: consumed.iter().map(|id| (*id).into()).collect(),
         snapshot: Some("{}".to_owned()),
+        open: Some(crate::Open::For("h".to_owned())),
     };
     let unknown = store.append(&lease, append(&["i1", "i2"], "{}".to_owned())).await;
     assert_eq!(unknown, Err(StoreError::not_waiting(&"i2".into())));

@@ -35,6 +35,7 @@
 //! }));
 //! ```
 
+mod claims;
 mod inbox;
 mod journal;
 mod leases;
@@ -44,6 +45,7 @@ use std::time::Duration;
 
 use wharf_core::{Fence, InboxId, RecordId, Seq};
 
+pub use claims::*;
 pub use inbox::*;
 pub use journal::*;
 pub use leases::*;

@@ -10,7 +10,8 @@ use wharf_core::{BlobDigest, Fence, Seq};
 
 use crate::limits::INBOX_ITEMS_MAX;
 use crate::{
-    Acquire, Append, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Owner, StoreError, StoredRecord, Swept,
+    Acquire, Append, Claim, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Open, Owner, StoreError,
+    StoredRecord, Swept,
 };
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -24,6 +25,10 @@ pub(super) struct Journal {
     begun: BTreeMap<BlobDigest, usize>,
     // Each item with whether it is consumed: a consumed one still is the first on its target.
     inbox: Vec<(InboxItem, bool)>,
+    // The harness that was named last, and whether the session is open for it now.
+    open_for: Option<String>,
+    is_open: bool,
+    waiting_since: Duration,
     deleted: Option<DeletionMark>,
 }
 
@@ -59,6 +64,20 @@ impl Journal {
         }
         self.held = Some((owner.clone(), now.saturating_add(ttl)));
         Ok(Lease { key: key.clone(), owner: owner.clone(), fence: self.fence, head: self.head(), ttl })
+    }
+
+    /// Since when a worker could have had it; `None` if none may.
+    pub(super) fn waits(&self, claim: &Claim, now: Duration) -> Option<Duration> {
+        let ours = self.open_for.as_ref().is_some_and(|harness| claim.harnesses.contains(harness));
+        let until = self.held.as_ref().map_or(Duration::ZERO, |(_, until)| *until);
+        (self.is_open && ours && self.owner(now).is_none()).then(|| self.waiting_since.max(until))
+    }
+
+    pub(super) fn release(&mut self, lease: &Lease, now: Duration) -> Result<(), StoreError> {
+        self.check(lease, now)?;
+        self.held = None;
+        self.waiting_since = now;
+        Ok(())
     }
 
     pub(super) fn check(&self, lease: &Lease, now: Duration) -> Result<(), StoreError> {
@@ -108,6 +127,11 @@ impl Journal {
         for (item, consumed) in &mut self.inbox {
             *consumed |= append.consumed.contains(&item.id);
         }
+        match &append.open {
+            Some(Open::For(harness)) => (self.is_open, self.open_for) = (true, Some(harness.clone())),
+            Some(Open::No) => self.is_open = false,
+            None => {}
+        }
         self.held = Some((lease.owner.clone(), now.saturating_add(lease.ttl)));
         Ok(self.head())
     }
@@ -133,7 +157,7 @@ impl Journal {
         Ok(swept)
     }
 
-    pub(super) fn put(&mut self, item: &InboxItem) -> Result<InboxPut, StoreError> {
+    pub(super) fn put(&mut self, item: &InboxItem, now: Duration) -> Result<InboxPut, StoreError> {
         if self.inbox.iter().any(|(there, _)| there == item) {
             return Ok(InboxPut::Repeated);
         }
@@ -144,6 +168,9 @@ impl Journal {
             return Err(StoreError::inbox_full());
         }
         self.inbox.push((item.clone(), false));
+        if !self.is_open && self.open_for.is_some() {
+            (self.is_open, self.waiting_since) = (true, now);
+        }
         Ok(InboxPut::Accepted)
     }
 

@@ -18,7 +18,7 @@ use wharf_core::{BlobDigest, Fence, OrgId, Seq};
 use self::journal::Journal;
 use crate::fault::{Fault, FaultAction, FaultPoint, Stage, Write};
 use crate::{
-    Acquire, Append, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store,
+    Acquire, Append, Claim, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary, Store,
     StoreError, StoreFuture, StoredRecord, Swept,
 };
 
@@ -94,6 +94,14 @@ impl MemoryStore {
         }
         let nothing = Journal::default();
         Ok(look(state.written.get(key).unwrap_or(&nothing).alive(key)?))
+    }
+
+    fn longest_waiting(&self, claim: &Claim) -> Option<JournalKey> {
+        let now = (self.clock)();
+        let state = self.lock();
+        let ours = state.written.iter().filter(|(key, _)| key.org == claim.org && !claim.skip.contains(&key.session));
+        let waiting = ours.filter_map(|(key, journal)| Some((journal.waits(claim, now)?, key)));
+        waiting.min().map(|(_, key)| key.clone())
     }
 
     /// Makes one change in both images. `change` must refuse before it alters anything, and depend on nothing but its
@@ -225,11 +233,7 @@ impl Store for MemoryStore {
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
-        Box::pin(ready(self.write(Write::Release, &lease.key, |journal, now| {
-            journal.check(lease, now)?;
-            journal.held = None;
-            Ok(())
-        })))
+        Box::pin(ready(self.write(Write::Release, &lease.key, |journal, now| journal.release(lease, now))))
     }
 
     fn delete<'a>(&'a self, lease: &'a Lease, mark: DeletionMark) -> StoreFuture<'a, ()> {
@@ -267,13 +271,29 @@ impl Store for MemoryStore {
     }
 
     fn put_inbox<'a>(&'a self, key: &'a JournalKey, item: InboxItem) -> StoreFuture<'a, InboxPut> {
-        let put = item.check_bounds().and_then(|()| self.write(Write::PutInbox, key, |journal, _| journal.put(&item)));
+        let put =
+            item.check_bounds().and_then(|()| self.write(Write::PutInbox, key, |journal, now| journal.put(&item, now)));
         self.lock().wake();
         Box::pin(ready(put))
     }
 
     fn inbox<'a>(&'a self, key: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>> {
         Box::pin(ready(self.read(key, |journal| journal.waiting().cloned().collect())))
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim, owner: &'a Owner) -> StoreFuture<'a, Option<Lease>> {
+        Box::pin(ready(claim.check_bounds().and_then(|()| {
+            while let Some(key) = self.longest_waiting(claim) {
+                let take = |journal: &mut Journal, now| match journal.waits(claim, now) {
+                    Some(_) => journal.take(&key, owner, claim.ttl, Acquire::IfFree, now).map(Some),
+                    None => Ok(None), // somebody else was faster
+                };
+                if let Some(lease) = self.write(Write::Claim, &key, take)? {
+                    return Ok(Some(lease));
+                }
+            }
+            Ok(None)
+        })))
     }
 
     fn inbox_grows<'a>(&'a self, key: &'a JournalKey, seen: usize) -> StoreFuture<'a, ()> {

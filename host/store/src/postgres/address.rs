@@ -13,6 +13,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::failure::chain;
 use crate::StoreError;
 use crate::limits::{POSTGRES_ANSWER_MAX, POSTGRES_CONNECT_MAX, POSTGRES_KEEPALIVE};
 
@@ -50,7 +51,7 @@ impl Address {
         }
         let text = if rest.is_empty() { head.to_owned() } else { format!("{head}?{}", rest.join("&")) };
         // The parser names the part that is wrong, and never its value.
-        let mut config: Config = text.parse().map_err(|error: tokio_postgres::Error| wrong(&error.to_string()))?;
+        let mut config: Config = text.parse().map_err(|error| wrong(&chain(&error)))?;
         if config.get_hosts().is_empty() {
             return Err(wrong("it names no host"));
         }

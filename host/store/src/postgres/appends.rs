@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::link::{Answer, Link, millis};
 use crate::limits::{POSTGRES_APPENDS_AT_ONCE, WRITES_TOGETHER_BYTES_MAX, WRITES_TOGETHER_MAX, WRITES_WAITING_MAX};
 use crate::sums::{record_sum, snapshot_sum};
-use crate::{Append, JournalKey, Lease, StoreError};
+use crate::{Append, JournalKey, Lease, Open, StoreError};
 
 const WHAT: &str = "appending to the journal";
 
@@ -177,8 +177,14 @@ async fn ask(link: &Link, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
             append.snapshot.as_ref().map(|text| snapshot_sum(head, text))
         })
         .collect();
-    let open: Vec<Option<bool>> = each().map(|_| None).collect();
-    let open_for: Vec<Option<&str>> = each().map(|_| None).collect();
+    let open: Vec<Option<bool>> =
+        each().map(|(_, append)| append.open.as_ref().map(|open| *open != Open::No)).collect();
+    let open_for: Vec<Option<&str>> = each()
+        .map(|(_, append)| match &append.open {
+            Some(Open::For(harness)) => Some(harness.as_str()),
+            Some(Open::No) | None => None,
+        })
+        .collect();
     let mut records = Records::default();
     let (mut consumed_of, mut consumed) = (Vec::new(), Vec::new());
     let (mut blobs_of, mut digests, mut sizes) = (Vec::new(), Vec::new(), Vec::new());

@@ -103,7 +103,7 @@ pub(super) fn of_connecting(place: &str, what: &str, error: &Error) -> Failure {
 }
 
 /// An error with what caused it, as the outermost one says little.
-fn chain(error: &Error) -> String {
+pub(super) fn chain(error: &Error) -> String {
     let mut said = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

@@ -191,7 +191,7 @@ BEGIN
   SELECT * INTO j FROM wharf.journal w
     WHERE w.org = p_org AND w.is_open AND w.open_for = ANY (p_harnesses) AND w.session <> ALL (p_skip)
       AND wharf.left_ms(w, now) IS NULL
-    ORDER BY greatest(w.waiting_ms, coalesce(w.until_ms, 0)), w.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    ORDER BY greatest(w.waiting_ms, coalesce(w.until_ms, 0)), w.session LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
   IF j.id IS NULL THEN RETURN ROW('none', NULL, NULL, NULL)::wharf.answer; END IF;
   UPDATE wharf.journal SET fence = j.fence + 1, token = p_token, label = p_label, until_ms = now + p_ttl, ttl_ms = p_ttl
     WHERE id = j.id;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use wharf_core::{BlobDigest, Fence, InboxId, OrgId, Seq};
+use wharf_core::{BlobDigest, Fence, InboxId, OrgId, Seq, SessionId};
 
 use self::address::Address;
 use self::appends::{Appends, Queue};
@@ -27,8 +27,8 @@ use self::link::{Answer, Link, millis};
 use self::watch::Watch;
 use crate::limits::{BLOB_PIECE_BYTES, INBOX_ITEMS_MAX, LEASE_TTL, RETRY_PAUSE};
 use crate::{
-    Acquire, Append, Clock, DeletionMark, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary,
-    Stage, Store, StoreError, StoreFuture, StoredRecord, Swept, Write,
+    Acquire, Append, Claim, Clock, DeletionMark, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner,
+    SessionSummary, Stage, Store, StoreError, StoreFuture, StoredRecord, Swept, Write,
 };
 
 /// Journals in a PostgreSQL database that hosts on many machines may have open at once (M1).
@@ -536,5 +536,46 @@ impl Store for PostgresStore {
 
     fn inbox_grows<'a>(&'a self, key: &'a JournalKey, seen: usize) -> StoreFuture<'a, ()> {
         self.watch.inbox_grows(key, seen)
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim, owner: &'a Owner) -> StoreFuture<'a, Option<Lease>> {
+        let names = claim.harnesses.iter().map(String::as_str).chain(claim.skip.iter().map(SessionId::as_str));
+        let checked =
+            claim.check_bounds().and_then(|()| check_names(names.chain([claim.org.as_str(), owner.token.as_str()])));
+        if let Err(error) = checked {
+            return fails(error);
+        }
+        let begun = Instant::now();
+        let (link, granted) = (self.link.clone(), Arc::clone(&self.granted));
+        let (claim, owner, theirs) = (claim.clone(), owner.clone(), (claim.clone(), owner.clone()));
+        let asked = async move {
+            let (claim, owner) = theirs;
+            let sql = "SELECT word, num, num2, bytes FROM wharf.claim($1, $2, $3, $4, $5, $6, $7)";
+            let skip: Vec<&str> = claim.skip.iter().map(SessionId::as_str).collect();
+            let (org, label) = (claim.org.as_str(), owner.label.as_bytes());
+            link.ask_one(
+                Write::Claim.doing(),
+                sql,
+                &[&link.now(), &org, &claim.harnesses, &skip, &owner.token, &label, &millis(claim.ttl)],
+            )
+            .await
+        };
+        self.once(Write::Claim, asked, move |answer| match answer.word.as_str() {
+            "none" => Ok(None),
+            "ok" => {
+                let key = JournalKey { org: claim.org, session: answer.text().into() };
+                lock(&granted).insert(key.clone(), begun);
+                let head = Seq(answer.num2.unwrap_or_default().cast_unsigned());
+                Ok(Some(Lease { key, owner, fence: Fence(answer.number()), head, ttl: claim.ttl }))
+            }
+            other => Err(StoreError::Unknown {
+                what: Write::Claim.doing().to_owned(),
+                why: format!("the database answered {other:?}, which this version does not know"),
+            }),
+        })
+    }
+
+    fn work_arrives<'a>(&'a self, _org: &'a OrgId) -> StoreFuture<'a, ()> {
+        self.watch.work_arrives()
     }
 }

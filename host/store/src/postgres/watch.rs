@@ -1,4 +1,4 @@
-//! Wakes whoever waits for an inbox, whichever process put the item there (M9). The server tells of changes; behind that,
+//! Wakes whoever waits for an inbox or for work, whichever process it came from (M9). The server tells of changes; behind that,
 //! and while the connection on which it does is down, inboxes are looked at now and then.
 
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use futures::stream::poll_fn;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_postgres::{AsyncMessage, Config};
@@ -17,12 +17,15 @@ use super::link::Link;
 use crate::limits::{INBOX_POLL, INBOX_WAITERS_MAX, POSTGRES_POLL};
 use crate::{DeletionMark, JournalKey, StoreError, StoreFuture};
 
-/// The channel of the schema's functions; its words are the numbers of journals.
-const CHANNEL: &str = "wharf_inbox";
+/// Channels of the schema's functions: of inboxes, whose words are the numbers of journals, and of work to claim.
+const INBOX: &str = "wharf_inbox";
+const WORK: &str = "wharf_work";
 
 /// The tasks.
 pub(super) struct Watch {
     waiters: mpsc::Sender<Waiter>,
+    /// Counts the times at which work may have arrived.
+    work: watch::Receiver<u64>,
     tasks: [AbortHandle; 2],
 }
 
@@ -47,9 +50,17 @@ impl Watch {
         let (waiters, new) = mpsc::channel(INBOX_WAITERS_MAX);
         // What does not fit is made good by the next look, which comes anyway.
         let (tell, told) = mpsc::channel(INBOX_WAITERS_MAX);
-        let listening = handle.spawn(listen(config, tls, tell)).abort_handle();
+        let (arrives, work) = watch::channel(0);
+        let listening = handle.spawn(listen(config, tls, tell, arrives)).abort_handle();
         let looking = handle.spawn(look(link.clone(), new, told)).abort_handle();
-        Self { waiters, tasks: [listening, looking] }
+        Self { waiters, work, tasks: [listening, looking] }
+    }
+
+    /// See [`crate::Store::work_arrives`].
+    pub(super) fn work_arrives(&self) -> StoreFuture<'static, ()> {
+        let mut work = self.work.clone();
+        work.mark_unchanged();
+        async move { work.changed().await.map_err(|_| failed("the store has stopped".to_owned(), false)) }.boxed()
     }
 
     /// See [`crate::Store::inbox_grows`].
@@ -74,20 +85,22 @@ fn failed(why: String, transient: bool) -> StoreError {
 }
 
 /// Keeps a connection on which the server tells.
-async fn listen(config: Config, tls: MakeRustlsConnect, tell: mpsc::Sender<Told>) {
+async fn listen(config: Config, tls: MakeRustlsConnect, tell: mpsc::Sender<Told>, arrives: watch::Sender<u64>) {
     loop {
         if let Ok((client, mut connection)) = config.connect(tls.clone()).await {
             let mut messages = poll_fn(move |context| connection.poll_message(context));
             let start = async {
-                let listening = client.batch_execute("LISTEN wharf_inbox; LISTEN wharf_work").await;
+                let listening = client.batch_execute(&format!("LISTEN {INBOX}; LISTEN {WORK}")).await;
                 // What was put before that, nobody told.
+                arrives.send_modify(|count| *count += 1);
                 (listening.is_ok() && tell.send(Told::Anything).await.is_ok()).then_some(())
             };
             let hear = async {
                 while let Some(Ok(message)) = messages.next().await {
-                    if let AsyncMessage::Notification(note) = message
-                        && note.channel() == CHANNEL
-                    {
+                    let AsyncMessage::Notification(note) = message else { continue };
+                    if note.channel() == WORK {
+                        arrives.send_modify(|count| *count += 1);
+                    } else {
                         let told = note.payload().parse().map_or(Told::Anything, Told::Changed);
                         let _ = tell.try_send(told); // full: it looks at everything soon
                     }

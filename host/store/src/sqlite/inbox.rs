@@ -1,15 +1,17 @@
 //! Inboxes as rows: what anybody with the right leaves for a session (M8).
 
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension as _, params};
 use wharf_core::InboxId;
 
 use super::failure::Failure;
-use super::leases::JournalRow;
+use super::leases::{self, JournalRow};
 use crate::limits::INBOX_ITEMS_MAX;
 use crate::{InboxItem, InboxPut, JournalKey, StoreError};
 
 /// See [`crate::Store::put_inbox`].
-pub(super) fn put(conn: &Connection, key: &JournalKey, item: &InboxItem) -> Result<InboxPut, Failure> {
+pub(super) fn put(conn: &Connection, key: &JournalKey, item: &InboxItem, now: Duration) -> Result<InboxPut, Failure> {
     let journal = JournalRow::find_or_make(conn, key)?.id;
     let mut first = conn.prepare_cached(
         "SELECT id, target, kind, who, at_ms, digest, body FROM inbox
@@ -36,6 +38,7 @@ pub(super) fn put(conn: &Connection, key: &JournalKey, item: &InboxItem) -> Resu
         item.digest,
         item.body
     ])?;
+    leases::open_again(conn, journal, now)?;
     Ok(InboxPut::Accepted)
 }
 

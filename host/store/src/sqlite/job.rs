@@ -40,7 +40,8 @@ impl Job {
     pub(super) fn may_repeat(&self) -> bool {
         match self.write {
             Write::Append | Write::Renew | Write::PutInbox | Write::Acquire | Write::Delete | Write::Sweep => true,
-            Write::Release => false,
+            // A claim done twice would take two sessions.
+            Write::Release | Write::Claim => false,
         }
     }
 }

@@ -63,6 +63,9 @@ pub(super) fn append(
         )?
         .execute(params![row.id, head.0.cast_signed(), text, snapshot_sum(head, text)])?;
     }
+    if let Some(open) = &append.open {
+        leases::set_open(conn, &row, open)?;
+    }
     let updated_ms = append.records.last().map_or(row.updated_ms, |last| last.at_ms);
     leases::advance(conn, &row, lease, head, updated_ms, now)?;
     Ok(Appended::Whole(head))

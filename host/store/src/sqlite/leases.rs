@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wharf_core::{Fence, Seq};
 
 use super::failure::Failure;
-use crate::{Acquire, DeletionMark, JournalKey, Lease, Owner, StoreError};
+use crate::{Acquire, Claim, DeletionMark, JournalKey, Lease, Open, Owner, StoreError};
 
 /// A session's row.
 #[derive(Debug)]
@@ -165,8 +165,56 @@ pub(super) fn prolong(conn: &Connection, row: &JournalRow, lease: &Lease, now: D
 /// See [`crate::Store::release`].
 pub(super) fn release(conn: &Connection, lease: &Lease, now: Duration) -> Result<(), Failure> {
     let row = check(conn, lease, now)?;
-    conn.prepare_cached("UPDATE journal SET token = NULL, label = NULL, until_ms = NULL, ttl_ms = NULL WHERE id = ?1")?
-        .execute([row.id])?;
+    conn.prepare_cached(
+        "UPDATE journal SET token = NULL, label = NULL, until_ms = NULL, ttl_ms = NULL, waiting_ms = ?2 WHERE id = ?1",
+    )?
+    .execute(params![row.id, millis(now)])?;
+    Ok(())
+}
+
+/// See [`crate::Store::claim`].
+pub(super) fn claim(conn: &Connection, claim: &Claim, owner: &Owner, now: Duration) -> Result<Option<Lease>, Failure> {
+    let mut waiting = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS}, session, open_for FROM journal WHERE org = ?1 AND is_open = 1
+         ORDER BY max(waiting_ms, ifnull(until_ms, 0)), session"
+    ))?;
+    let mut rows = waiting.query([claim.org.as_str()])?;
+    while let Some(line) = rows.next()? {
+        let (row, session): (_, String) = (JournalRow::from_row(line)?, line.get("session")?);
+        let harness: Option<String> = line.get("open_for")?;
+        let ours = harness.is_some_and(|harness| claim.harnesses.contains(&harness));
+        if ours && row.owner(now).is_none() && !claim.skip.iter().any(|skipped| skipped.as_str() == session) {
+            let key = JournalKey { org: claim.org.clone(), session: session.into() };
+            return match take(conn, &key, owner, claim.ttl, Acquire::IfFree, now)? {
+                Ok(lease) => Ok(Some(lease)),
+                Err(refused) => Err(refused.into()),
+            };
+        }
+    }
+    Ok(None)
+}
+
+/// Says who may go on with the session once nobody has it.
+pub(super) fn set_open(conn: &Connection, row: &JournalRow, open: &Open) -> Result<(), Failure> {
+    match open {
+        Open::No => {
+            conn.prepare_cached("UPDATE journal SET is_open = 0 WHERE id = ?1 AND is_open = 1")?.execute([row.id])?
+        }
+        Open::For(harness) => conn
+            .prepare_cached(
+                "UPDATE journal SET is_open = 1, open_for = ?2 WHERE id = ?1 AND (is_open = 0 OR open_for IS NOT ?2)",
+            )?
+            .execute(params![row.id, harness])?,
+    };
+    Ok(())
+}
+
+/// An item came: whoever runs the session's harness may go on with it.
+pub(super) fn open_again(conn: &Connection, id: i64, now: Duration) -> Result<(), Failure> {
+    conn.prepare_cached(
+        "UPDATE journal SET is_open = 1, waiting_ms = ?2 WHERE id = ?1 AND is_open = 0 AND open_for IS NOT NULL",
+    )?
+    .execute(params![id, millis(now)])?;
     Ok(())
 }
 

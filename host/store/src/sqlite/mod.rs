@@ -37,8 +37,8 @@ use self::watch::Watch;
 use self::writer::{Attempt, Counters, Opened, Writer};
 use crate::limits::{BUSY_TIMEOUT, LEASE_TTL, WRITES_WAITING_MAX};
 use crate::{
-    Acquire, Append, Clock, DeletionMark, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner, SessionSummary,
-    Store, StoreError, StoreFuture, StoredRecord, Swept, Write,
+    Acquire, Append, Claim, Clock, DeletionMark, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner,
+    SessionSummary, Store, StoreError, StoreFuture, StoredRecord, Swept, Write,
 };
 
 /// Journals in one SQLite database that several processes may have open at once (M1).
@@ -334,12 +334,33 @@ impl Store for SqliteStore {
             return async move { Err(error) }.boxed();
         }
         let (key, bytes) = (key.clone(), item.body.len());
-        self.write(Write::PutInbox, bytes, None, move |attempt| Ok(Ran::Done(inbox::put(attempt.conn, &key, &item)?)))
+        self.write(Write::PutInbox, bytes, None, move |attempt| {
+            Ok(Ran::Done(inbox::put(attempt.conn, &key, &item, attempt.now)?))
+        })
     }
 
     fn inbox<'a>(&'a self, key: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>> {
         let key = key.clone();
         self.readers.read("reading the inbox", move |conn, _| inbox::list(conn, &key))
+    }
+
+    fn claim<'a>(&'a self, claim: &'a Claim, owner: &'a Owner) -> StoreFuture<'a, Option<Lease>> {
+        if let Err(error) = claim.check_bounds() {
+            return async move { Err(error) }.boxed();
+        }
+        let begun = Instant::now();
+        let (claim, owner) = (claim.clone(), owner.clone());
+        let answer = self.write(Write::Claim, 0, None, move |attempt| {
+            Ok(Ran::Done(leases::claim(attempt.conn, &claim, &owner, attempt.now)?))
+        });
+        async move {
+            let claimed = answer.await?;
+            if let Some(lease) = &claimed {
+                self.granted().insert(lease.key.clone(), begun);
+            }
+            Ok(claimed)
+        }
+        .boxed()
     }
 
     fn inbox_grows<'a>(&'a self, key: &'a JournalKey, seen: usize) -> StoreFuture<'a, ()> {

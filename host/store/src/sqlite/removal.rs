@@ -37,7 +37,7 @@ pub(super) fn delete(
     // Nothing of it is left in its row either, but for the name and the mark.
     conn.prepare_cached(
         "UPDATE journal SET head = 0, updated_ms = 0, fence = 0, token = NULL, label = NULL, until_ms = NULL,
-         ttl_ms = NULL, deleted_by = ?2, deleted_ms = ?3 WHERE id = ?1",
+         ttl_ms = NULL, is_open = 0, open_for = NULL, waiting_ms = 0, deleted_by = ?2, deleted_ms = ?3 WHERE id = ?1",
     )?
     .execute(params![row.id, mark.who, mark.at_ms.cast_signed()])?;
     Ok(())

@@ -29,7 +29,7 @@ const APPLICATION: i64 = 0x5768_7266;
 const SIZE_MIN: u64 = 512;
 
 /// What leads from each form to the next. Never altered once released; a new form is a new entry.
-const MIGRATIONS: &[&str] = &[include_str!("form1.sql"), include_str!("form2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("form1.sql"), include_str!("form2.sql"), include_str!("form3.sql")];
 
 /// Closing any handle of a file drops all locks that this process has on it, SQLite's too. So a new file is made under
 /// this lock, before any connection of ours can exist.

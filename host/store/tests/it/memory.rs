@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use wharf_core::{BlobDigest, Fence, RecordId, Seq};
-use wharf_store::conformance::{Fixture, suite};
+use wharf_store::conformance::{Fixture, claims, suite};
 use wharf_store::{
     Acquire, Append, DeletionMark, FaultAction, FaultPoint, InboxItem, InboxPut, JournalKey, Lease, Loaded,
     MemoryStore, NewRecord, Owner, Stage, Store, StoreError, StoredRecord, Swept, Write,
@@ -43,6 +43,7 @@ impl Fixture for InMemory {
 #[test]
 fn memory_store_passes_the_suite() {
     block_on(suite(InMemory::new));
+    block_on(claims(InMemory::new));
 }
 
 fn record(id: &str) -> NewRecord {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use tokio::runtime::Runtime;
 use wharf_core::{RecordId, Seq};
-use wharf_store::conformance::{Fixture, suite};
+use wharf_store::conformance::{Fixture, claims, suite};
 use wharf_store::{
     Acquire, Append, JournalKey, Lease, NewRecord, Owner, PostgresOptions, PostgresStore, Store, StoreError,
 };
@@ -70,6 +70,7 @@ impl Fixture for OnServer {
 fn postgres_store_passes_the_suite() {
     let Some(cluster) = Cluster::shared() else { return };
     block_on(suite(|| OnServer::new(&cluster)));
+    block_on(claims(|| OnServer::new(&cluster)));
 }
 
 fn owner(token: &str) -> Owner {

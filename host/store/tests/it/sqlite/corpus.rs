@@ -9,8 +9,8 @@ use futures::executor::block_on;
 use tempfile::TempDir;
 use wharf_core::{BlobDigest, Fence, OrgId, Seq};
 use wharf_store::{
-    Acquire, Append, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Loaded, SessionSummary, SqliteOptions,
-    SqliteStore, Store, StoreError, StoredRecord,
+    Acquire, Append, Claim, DeletionMark, InboxItem, InboxPut, JournalKey, Lease, Loaded, Open, SessionSummary,
+    SqliteOptions, SqliteStore, Store, StoreError, StoredRecord,
 };
 
 use super::{TTL, owner, record};
@@ -135,6 +135,31 @@ fn write_deletion(store: &dyn Store) {
     });
 }
 
+fn open_for() -> JournalKey {
+    JournalKey::local("open")
+}
+
+/// What form 3 adds: a session that a worker may go on with, and one that waits for an answer.
+fn write_open(store: &dyn Store) {
+    block_on(async {
+        for (key, open) in [(open_for(), Open::For("h".into())), (JournalKey::local("waits"), Open::No)] {
+            let lease = store.acquire(&key, &owner("a"), TTL, Acquire::IfFree).await.unwrap();
+            let named = Append { open: Some(Open::For("h".into())), ..super::append(0, "r1") };
+            assert_eq!(store.append(&lease, named).await, Ok(Seq(1)));
+            let said = Append { expected: Seq(1), open: Some(open), ..Append::default() };
+            assert_eq!(store.append(&lease, said).await, Ok(Seq(1)));
+            assert_eq!(store.release(&lease).await, Ok(()));
+        }
+    });
+}
+
+/// Names of the sessions that a worker gets.
+fn claimed(store: &dyn Store) -> Vec<String> {
+    let claim = Claim { org: OrgId::local(), harnesses: vec!["h".into()], skip: Vec::new(), ttl: TTL };
+    let next = || block_on(store.claim(&claim, &owner("w"))).unwrap();
+    std::iter::from_fn(next).map(|lease| lease.key.session.to_string()).collect()
+}
+
 fn opened(form: u64) -> (TempDir, SqliteStore) {
     let dir = TempDir::new().unwrap();
     fs::copy(file(form), dir.path().join("wharf.db")).unwrap();
@@ -159,6 +184,20 @@ fn database_of_form_2_opens_with_all_its_content() {
     expect_content(&store);
     assert_eq!(block_on(store.load(&deleted(), Seq(0))), gone());
     assert_eq!(block_on(store.acquire(&deleted(), &owner("b"), TTL, Acquire::TakeOver)), gone());
+    assert_eq!(claimed(&store), Vec::<String>::new(), "nothing was said of who may go on");
+    write_open(&store);
+    assert_eq!(claimed(&store), ["open"]);
+}
+
+// covers M3, M6
+#[test]
+fn database_of_form_3_opens_with_all_its_content() {
+    let (_dir, store) = opened(3);
+    assert_eq!(claimed(&store), ["open"]);
+    assert_eq!(block_on(store.put_inbox(&JournalKey::local("waits"), item("i1"))), Ok(InboxPut::Accepted));
+    assert_eq!(claimed(&store), ["waits"]);
+    assert_eq!(block_on(store.load(&deleted(), Seq(0))), gone());
+    assert_eq!(block_on(store.delete(&lease(held(), 3), mark())), Ok(()), "its owner lives");
 }
 
 /// Makes the newest form's file: run once when a form is new, and never again for it.
@@ -169,6 +208,7 @@ fn file_for_the_newest_form() {
     let store = SqliteStore::open_with(dir.path(), options()).unwrap();
     write(&store);
     write_deletion(&store);
+    write_open(&store);
     drop(store);
     let form = super::raw(dir.path()).pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap();
     let file = file(form.into());

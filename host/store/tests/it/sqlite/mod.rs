@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use tempfile::TempDir;
 use wharf_core::{RecordId, Seq};
-use wharf_store::conformance::{Fixture, suite};
+use wharf_store::conformance::{Fixture, claims, suite};
 use wharf_store::{
     Acquire, Append, Fault, JournalKey, Lease, NewRecord, Owner, SqliteOptions, SqliteStore, Store, StoredRecord,
 };
@@ -64,6 +64,7 @@ impl Fixture for OnDisk {
 #[test]
 fn embedded_store_passes_the_suite() {
     block_on(suite(OnDisk::new));
+    block_on(claims(OnDisk::new));
 }
 
 fn frozen_clock() -> SqliteOptions {

@@ -8,7 +8,7 @@ use futures::executor::block_on;
 use proptest::prelude::*;
 use wharf_core::{BlobDigest, OrgId, Seq};
 use wharf_store::conformance::Fixture as _;
-use wharf_store::{Acquire, Append, DeletionMark, InboxItem, JournalKey, Lease, MemoryStore, Store};
+use wharf_store::{Acquire, Append, Claim, DeletionMark, InboxItem, JournalKey, Lease, MemoryStore, Open, Store};
 
 use super::{OnDisk, TTL, owner, record};
 
@@ -21,6 +21,7 @@ enum Step {
     Delete(usize),
     Sweep { lease: usize, head: u64, named: bool },
     Put { session: u8, id: u8, target: u8 },
+    Claim(u8),
     Advance(u8),
     Reopen,
 }
@@ -38,6 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..6_usize).prop_map(Step::Delete),
         2 => (0..6_usize, 0..4_u64, any::<bool>()).prop_map(|(lease, head, named)| Step::Sweep { lease, head, named }),
         2 => (0..2_u8, 0..4_u8, 0..4_u8).prop_map(|(session, id, target)| Step::Put { session, id, target }),
+        1 => (0..3_u8).prop_map(Step::Claim),
         1 => (1..70_u8).prop_map(Step::Advance),
         1 => Just(Step::Reopen),
     ];
@@ -69,6 +71,7 @@ fn run(store: &dyn Store, leases: &mut Vec<Lease>, number: usize, step: &Step) -
                 blobs: if *blob { vec![(BlobDigest::new("sha256:01"), b"blob".to_vec())] } else { vec![] },
                 consumed: consumed.iter().map(|id| format!("i{id}").into()).collect(),
                 snapshot: snapshot.then(|| format!("snapshot {number}")),
+                open: [None, Some(Open::For("h".to_owned())), Some(Open::No)].into_iter().nth(number % 3).flatten(),
             };
             format!("{:?}", block_on(store.append(&lease(leases, *back), append)))
         }
@@ -94,6 +97,13 @@ fn run(store: &dyn Store, leases: &mut Vec<Lease>, number: usize, step: &Step) -
                 body: "{}".into(),
             };
             format!("{:?}", block_on(store.put_inbox(&key(*session), item)))
+        }
+        Step::Claim(skip) => {
+            let skip = vec![key(*skip).session];
+            let claim = Claim { org: OrgId::local(), harnesses: vec!["h".to_owned()], skip, ttl: TTL };
+            let lease = block_on(store.claim(&claim, &owner(&format!("c{number}"))));
+            leases.extend(lease.clone().ok().flatten());
+            format!("{lease:?}")
         }
         Step::Advance(_) | Step::Reopen => String::new(),
     }
@@ -145,7 +155,8 @@ fn embedded_store_and_memory_store_agree_on_every_answer() {
                 | Step::Release(_)
                 | Step::Delete(_)
                 | Step::Sweep { .. }
-                | Step::Put { .. } => {}
+                | Step::Put { .. }
+                | Step::Claim(_) => {}
             }
             let disk_says = run(disk.store(), &mut of_disk, number, step);
             let memory_says = run(&memory, &mut of_memory, number, step);

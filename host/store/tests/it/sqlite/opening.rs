@@ -126,9 +126,9 @@ fn truncated_database_is_refused_and_kept() {
 fn database_of_a_newer_version_is_refused_and_kept() {
     let dir = TempDir::new().unwrap();
     drop(SqliteStore::open(dir.path()).unwrap());
-    raw(dir.path()).execute_batch("PRAGMA user_version = 3").unwrap();
+    raw(dir.path()).execute_batch("PRAGMA user_version = 4").unwrap();
     let place = dir.path().canonicalize().unwrap().join("wharf.db").display().to_string();
-    assert_eq!(refused(dir.path()), StoreError::Newer { place, found: 3, known: 2 });
+    assert_eq!(refused(dir.path()), StoreError::Newer { place, found: 4, known: 3 });
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn nothing_is_written_once_a_newer_version_took_the_database_over() {
     let dir = TempDir::new().unwrap();
     let store = SqliteStore::open(dir.path()).unwrap();
     let lease = owned(&store, "s", TTL);
-    raw(dir.path()).execute_batch("PRAGMA user_version = 3").unwrap();
+    raw(dir.path()).execute_batch("PRAGMA user_version = 4").unwrap();
     let place = store.path().display().to_string();
-    assert_eq!(block_on(store.append(&lease, append(0, "r1"))), Err(StoreError::Newer { place, found: 3, known: 2 }));
+    assert_eq!(block_on(store.append(&lease, append(0, "r1"))), Err(StoreError::Newer { place, found: 4, known: 3 }));
     assert_eq!(history(&store, &lease), vec![]);
 }
 

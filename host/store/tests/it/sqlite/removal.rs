@@ -75,6 +75,7 @@ impl Session {
             },
             consumed: if often(2) { vec![item.id] } else { vec![] },
             snapshot: often(5).then(|| text(word, size * (1 + round % 3 * 8))),
+            open: often(3).then(|| wharf_store::Open::For(word.to_owned())),
         };
         self.head += 1;
         assert_eq!(block_on(store.append(&self.lease, append)), Ok(Seq(self.head)));

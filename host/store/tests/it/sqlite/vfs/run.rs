@@ -281,6 +281,7 @@ impl Run<'_> {
             blobs,
             consumed: waiting.iter().take(usize::from(load.consume)).map(|item| item.id.clone()).collect(),
             snapshot: load.snapshot.map(|size| super::script::text(number, size)),
+            open: number.is_multiple_of(2).then(|| wharf_store::Open::For("h".to_owned())),
         }
     }
 
