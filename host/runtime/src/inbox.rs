@@ -173,6 +173,7 @@ async fn cancel(
         }
     }
     records.push(Record::Parked { why: "the turn was cancelled".to_owned() });
+    journal.hands_off();
     journal.append(&records, machine.session()).await?;
     Ok(())
 }
@@ -184,6 +185,8 @@ async fn cancel(
 /// Store and corruption errors.
 pub async fn take_over(store: Arc<dyn Store>, seams: Arc<dyn Seams>, key: &JournalKey, who: &str) -> Result<(), Error> {
     let mut journal = Journal::acquire(store, seams, key, who, Acquire::TakeOver).await?;
+    // Else a worker would have it at once.
+    journal.hands_off();
     let done = async {
         let session = journal.read().await?;
         if session.open_turn().is_some() {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
+use wharf_core::record::PauseReason;
 use wharf_core::session::Session;
 use wharf_core::{Error, InboxId, Record, RecordId, Seq};
 use wharf_store::limits::RECORD_BYTES_MAX;
 use wharf_store::{
-    Acquire, Append, InboxItem, JournalKey, Lease, Loaded, NewRecord, Owner, Store, StoreError, StoreFuture,
+    Acquire, Append, InboxItem, JournalKey, Lease, Loaded, NewRecord, Open, Owner, Store, StoreError, StoreFuture,
     StoredRecord,
 };
 
@@ -27,6 +28,12 @@ pub(crate) struct Journal {
     snapshot: usize,
     /// When the lease was last known to be whole, by our own clock, taken before the store was asked.
     renewed: Duration,
+    /// What the store was told of who may go on once we let go; none before we told it anything.
+    open: Option<Open>,
+    /// A worker claimed the session, and so it counted as open.
+    claimed: bool,
+    /// Whatever the fold says, nobody goes on by themselves.
+    hands_off: bool,
 }
 
 impl Journal {
@@ -39,20 +46,46 @@ impl Journal {
         how: Acquire,
     ) -> Result<Self, StoreError> {
         let owner = Owner { token: seams.fresh(), label: label.to_owned() };
-        let renewed = seams.now();
-        let lease = store.acquire(key, &owner, limits::LEASE_TTL, how).await?;
-        Ok(Self { store, seams, lease, head: Seq(0), since_snapshot: 0, snapshot: 0, renewed })
+        Self::acquire_as(store, seams, key, &owner, how).await
     }
 
-    /// Takes the lease and reads everything.
+    async fn acquire_as(
+        store: Arc<dyn Store>,
+        seams: Arc<dyn Seams>,
+        key: &JournalKey,
+        owner: &Owner,
+        how: Acquire,
+    ) -> Result<Self, StoreError> {
+        let renewed = seams.now();
+        let lease = store.acquire(key, owner, limits::LEASE_TTL, how).await?;
+        Ok(Self {
+            store,
+            seams,
+            lease,
+            head: Seq(0),
+            since_snapshot: 0,
+            snapshot: 0,
+            renewed,
+            open: None,
+            claimed: false,
+            hands_off: false,
+        })
+    }
+
+    /// Takes the lease and reads everything. `claimed` is under whose name the session was claimed, if it was.
     pub(crate) async fn open(
         store: Arc<dyn Store>,
         seams: Arc<dyn Seams>,
         key: &JournalKey,
         label: &str,
+        claimed: Option<Owner>,
         how: Acquire,
     ) -> Result<(Self, Result<Session, Error>), Error> {
-        let mut journal = Self::acquire(store, seams, key, label, how).await?;
+        let mut journal = match &claimed {
+            Some(owner) => Self::acquire_as(store, seams, key, owner, how).await?,
+            None => Self::acquire(store, seams, key, label, how).await?,
+        };
+        journal.claimed = claimed.is_some();
         let session = journal.read().await;
         Ok((journal, session))
     }
@@ -88,6 +121,12 @@ impl Journal {
             });
         }
         append.snapshot = self.snapshot(after);
+        let open = self.who_may_go_on(after);
+        // An item that is consumed now may have opened the session behind our back.
+        if open != self.open || !append.consumed.is_empty() {
+            append.open.clone_from(&open);
+            self.open = open;
+        }
         let first_asked = self.seams.now();
         let mut wait = limits::RETRY_FIRST;
         loop {
@@ -220,6 +259,41 @@ impl Journal {
             self.lease.key.session.as_str()
         ))
         .hint("mend the store, then resume the session")
+    }
+
+    /// From now on nobody goes on with the session by themselves: a person stopped it, or has to act.
+    pub(crate) fn hands_off(&mut self) {
+        self.hands_off = true;
+    }
+
+    /// What the store should know. None for a session that was never bound to a harness.
+    fn who_may_go_on(&self, session: &Session) -> Option<Open> {
+        let harness = session.harness()?;
+        let goes_on = session.open_turn().is_some_and(|turn| match turn.paused {
+            None | Some(PauseReason::Shutdown) => true,
+            Some(
+                PauseReason::LostResponse { .. }
+                | PauseReason::Held { .. }
+                | PauseReason::Incomplete { .. }
+                | PauseReason::UnknownTools { .. },
+            ) => false,
+        });
+        Some(if goes_on && !self.hands_off { Open::For(harness.name.clone()) } else { Open::No })
+    }
+
+    /// Tells the store who may go on, where no record did: before the lease is given up. That it cannot be told costs a
+    /// worker a look, so a failure is none of the caller's.
+    pub(crate) async fn tell_who_may_go_on(&mut self, session: &Session) {
+        let open = self.who_may_go_on(session);
+        if open.is_none() || open == self.open || (self.open.is_none() && !self.claimed) {
+            return;
+        }
+        let append = Append { expected: self.head, open, ..Append::default() };
+        match self.in_time(self.store.append(&self.lease, append)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "who may go on was not told"),
+            Err(error) => tracing::debug!(%error, "who may go on was not told"),
+        }
     }
 
     /// Gives the lease up. What was done is durable by then, so a store that fails now changes nothing; a lease that stays

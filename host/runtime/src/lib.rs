@@ -24,6 +24,7 @@ mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod verify;
+pub mod worker;
 
 pub use agent::Agent;
 pub use builder::{Builder, EnvLookup, KeyReader, Wharf};

@@ -84,3 +84,13 @@ pub const UNREADABLE_IN_A_ROW_MAX: usize = 64;
 
 /// Most sessions of a store that are checked or collected in one run.
 pub const SESSIONS_AT_ONCE_MAX: usize = 1_000_000;
+
+/// Sessions that a worker runs at once unless told otherwise: a turn mostly waits for its provider.
+pub const WORKER_SESSIONS: usize = 16;
+
+/// How often a worker looks for sessions although the store told of none: a lease that ended, nobody tells.
+pub const WORKER_LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a worker leaves a session alone that failed for a reason that may pass: the first time, and at most. Doubles in
+/// between.
+pub const WORKER_RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));

@@ -12,7 +12,7 @@ use wharf_core::session::Session as Fold;
 use wharf_core::step::Settings;
 use wharf_core::transcript::{self, Message};
 use wharf_core::{Error, ErrorKind, Record, Seq, SessionId};
-use wharf_store::{Acquire, JournalKey, Store};
+use wharf_store::{Acquire, JournalKey, Owner, Store};
 
 use crate::agent::Agent;
 use crate::coordinator::{Coordinator, Handle, Observer, Options, RecordListener, Rest};
@@ -46,6 +46,8 @@ pub struct TurnOptions {
     pub accept_wider: bool,
     /// Replace a live owner (M2).
     pub take_over: bool,
+    /// Under whose name the session was [claimed](wharf_store::Store::claim), if it was.
+    pub claimed: Option<Owner>,
     /// Ask for whole answers instead of streams.
     pub no_stream: bool,
 }
@@ -192,6 +194,7 @@ impl Session {
         );
         let facts = agent.facts(&model);
         open.label.clone_from(&parts.label);
+        open.claimed = options.claimed;
         open.acquire = if options.take_over { Acquire::TakeOver } else { Acquire::IfFree };
         open.settings = self.settings();
         open.retriever = Some(Arc::new(DriverRetriever::new(agent.clone(), driver.clone(), &model.model)));
@@ -222,6 +225,7 @@ impl Session {
                     tracing::debug!(%failure, "what ran could not be waited for");
                 }
                 // Whatever is pending is journaled; the lease must not stand in the next opener's way.
+                coordinator.failed_with(&error);
                 coordinator.abort().await;
                 match finished(coordinator.session()) {
                     // Somebody ended it through the inbox.

@@ -26,9 +26,9 @@ use wharf_core::policy::CallPolicy;
 use wharf_core::record::{HarnessFacts, PauseReason, Reconcile};
 use wharf_core::session::Session;
 use wharf_core::step::{Decision, Event, JobOutcome, Launch, Machine, Next, Settings};
-use wharf_core::{Call, CallId, CallState, Checkpoint, Error, Record, ResponseId, Seq, TurnId};
+use wharf_core::{Call, CallId, CallState, Checkpoint, Error, ErrorKind, Record, ResponseId, Seq, TurnId};
 use wharf_provider::EventStream;
-use wharf_store::{Acquire, JournalKey, Store};
+use wharf_store::{Acquire, JournalKey, Owner, Store};
 
 use crate::journal::Journal;
 use crate::seams::{Seams, Task};
@@ -175,6 +175,8 @@ pub struct Options {
     pub label: String,
     /// Whether a live owner is replaced.
     pub acquire: Acquire,
+    /// Under whose name the session was [claimed](wharf_store::Store::claim), if it was.
+    pub claimed: Option<Owner>,
     /// Who runs calls.
     pub executor: Arc<dyn Executor>,
     /// Time, ids, tasks.
@@ -206,6 +208,7 @@ impl Options {
             key,
             label: format!("pid {}", std::process::id()),
             acquire: Acquire::IfFree,
+            claimed: None,
             executor,
             seams,
             settings: Settings::default(),
@@ -512,8 +515,7 @@ impl Coordinator {
                 "the lease cannot be released while calls, deliveries or responses are open; park instead",
             ));
         }
-        self.closed = true;
-        self.journal.release_quietly().await;
+        self.let_go().await;
         Ok(())
     }
 
@@ -536,16 +538,37 @@ impl Coordinator {
             return Err(Error::store("a turn cannot be parked while a request is in flight"));
         }
         self.act(Event::Parked { why: why.to_owned() }).await?;
-        self.closed = true;
-        self.journal.release_quietly().await;
+        self.let_go().await;
         Ok(())
+    }
+
+    /// Says before the lease is given up that the turn ended here with this error. Where a person stopped it, or has to act,
+    /// no worker goes on with it by itself.
+    pub fn failed_with(&mut self, error: &Error) {
+        let in_flight = self.checkpoint().is_some_and(Checkpoint::response_in_flight);
+        let for_people = match error.kind {
+            ErrorKind::Cancelled => !self.cut_off,
+            ErrorKind::Store => in_flight,
+            ErrorKind::Conflict | ErrorKind::Corruption => true,
+            ErrorKind::Config | ErrorKind::Provider | ErrorKind::Tool => false,
+        };
+        if for_people {
+            self.journal.hands_off();
+        }
+    }
+
+    async fn let_go(&mut self) {
+        self.closed = true;
+        if self.machine.poisoned().is_none() && !self.acting {
+            self.journal.tell_who_may_go_on(self.machine.session()).await;
+        }
+        self.journal.release_quietly().await;
     }
 
     /// Gives the lease up after an error, so that nobody has to wait for its end. What ran is aborted.
     pub async fn abort(&mut self) {
         self.tasks.clear();
-        self.closed = true;
-        self.journal.release_quietly().await;
+        self.let_go().await;
     }
 
     fn check_usable(&self) -> Result<(), Error> {

@@ -30,6 +30,7 @@ impl Coordinator {
             key,
             label,
             acquire,
+            claimed,
             executor,
             seams,
             settings,
@@ -41,7 +42,7 @@ impl Coordinator {
             reconcile,
             for_new_turn,
         } = options;
-        let (journal, session) = Journal::open(store, seams.clone(), &key, &label, acquire).await?;
+        let (journal, session) = Journal::open(store, seams.clone(), &key, &label, claimed, acquire).await?;
         let (ended_sender, ended) = mpsc::unbounded();
         let (control_sender, control) = mpsc::unbounded();
         let mut coordinator = Self {
@@ -77,6 +78,7 @@ impl Coordinator {
         match opened {
             Ok(()) => Ok(coordinator),
             Err(error) => {
+                coordinator.failed_with(&error);
                 coordinator.abort().await;
                 Err(error)
             }
