@@ -37,6 +37,8 @@ pub(crate) enum Command {
     /// Looks at sessions, and goes on with them
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Goes on with the open turns of sessions that nobody has, without a terminal, until it is told to stop
+    Work(WorkArgs),
     /// Looks at a component, or calls one of its tools
     #[command(subcommand)]
     Tool(ToolCommand),
@@ -105,6 +107,33 @@ pub(crate) struct RunArgs {
     /// What to ask; - reads it from standard input
     #[arg(value_name = "QUESTION")]
     pub(crate) question: String,
+}
+
+/// `wharf work`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  wharf work -H docs.toml --store postgres://wharf@db.example/wharf\n  wharf work -H a.toml -H b.toml \
+                        --at-once 50 --json\n  wharf work -H docs.toml --until-idle     once, from a timer\n\nA turn is left to people \
+                        while it waits for one: an approval, an uncertain request, a cancel. SIGTERM starts nothing new, gives \
+                        what runs 20 seconds, parks the turns for another worker, and ends with 0."
+)]
+pub(crate) struct WorkArgs {
+    /// A harness whose sessions it runs; may be given several times. Without it wharf.toml, then harness.toml in this folder
+    #[arg(short = 'H', long = "harness", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The database that the workers share, postgres://USER@HOST/DATABASE; WHARF_STORE in the environment, or the harness's
+    /// store, say it too
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) store: Option<String>,
+    /// Sessions that it runs at once
+    #[arg(long, value_name = "N", default_value_t = wharf::limits::WORKER_SESSIONS)]
+    pub(crate) at_once: usize,
+    /// End once nothing runs and nothing waits
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+    /// Print a line of JSON for each session that is taken and let go
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `wharf check`.

@@ -11,7 +11,10 @@ use wharf::core::Error;
 const VARIABLE: &str = "WHARF_LOG";
 
 /// Crates that see bodies and keys; below `info` they may tell of them.
-const QUIET: [&str; 6] = ["hyper", "hyper_util", "h2", "reqwest", "rustls", "axum"];
+const QUIET: [&str; 7] = ["hyper", "hyper_util", "h2", "reqwest", "rustls", "axum", "tokio_postgres"];
+
+/// Of a connection that broke the store tells what it means; that it broke is no news beside that.
+const SILENT: &str = "deadpool=off";
 
 /// Starts logging.
 ///
@@ -27,6 +30,7 @@ pub(crate) fn start() -> Result<(), Error> {
         .with_default_directive(LevelFilter::WARN.into())
         .parse(&text)
         .map_err(|error| fault(error.to_string()))?;
+    filter = filter.add_directive(SILENT.parse().map_err(|_| fault("deadpool is no target".to_owned()))?);
     for name in QUIET {
         let directive = format!("{name}=info").parse().map_err(|_| fault(format!("{name} is no target")))?;
         filter = filter.add_directive(directive);

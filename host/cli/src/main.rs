@@ -27,6 +27,7 @@ mod timeline;
 mod tool;
 mod turn;
 mod watch;
+mod work;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -71,6 +72,7 @@ async fn dispatch(command: Command) -> anyhow::Result<Exit> {
         Command::Session(SessionCommand::Verify(args)) => session::verify(args).await,
         Command::Session(SessionCommand::Delete(args)) => session::delete(args).await,
         Command::Session(SessionCommand::Gc(args)) => session::gc(args).await,
+        Command::Work(args) => work::run(args).await,
         Command::Tool(ToolCommand::Inspect(args)) => tool::inspect(args).await,
         Command::Tool(ToolCommand::Call(args)) => tool::call(args).await,
         Command::Simulate(args) => simulate::run(args).await,

@@ -28,6 +28,16 @@ pub(crate) enum Place {
     Database(String),
 }
 
+impl Place {
+    /// Equal for equal places; for comparing, never for showing.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Self::Folder(folder) => folder.canonicalize().unwrap_or_else(|_| folder.clone()).display().to_string(),
+            Self::Database(address) => address.clone(),
+        }
+    }
+}
+
 /// The database that the command line or the environment names.
 pub(crate) fn named(arg: &HarnessArg) -> Option<String> {
     let in_environment = || std::env::var(VARIABLE).ok().filter(|address| !address.is_empty());

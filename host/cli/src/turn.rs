@@ -119,6 +119,7 @@ impl Turn<'_> {
                 Beginning::Resume { accept_wider } | Beginning::Reconcile { accept_wider, .. } => accept_wider,
             },
             take_over: self.args.take_over,
+            claimed: None,
             no_stream: self.args.no_stream,
         };
         self.signals.opening();

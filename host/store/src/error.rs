@@ -128,7 +128,7 @@ impl From<StoreError> for Error {
             }
             StoreError::Newer { .. } => Some("use the newer wharf that wrote it".to_owned()),
             StoreError::Io { transient: true, .. } => Some(
-                "make room on the disk, or wait until nothing holds it up any more; then resume the session".to_owned(),
+                "make room on the disk, or wait until the store can be reached and nothing holds it up any more; then resume the session".to_owned(),
             ),
             StoreError::Io { transient: false, .. } => Some(
                 "see that the store's folder and files are there and may be written to; then resume the session"
@@ -169,7 +169,7 @@ mod tests {
             is(
                 ErrorKind::Store,
                 "appending failed: said so",
-                "make room on the disk, or wait until nothing holds it up any more; then resume the session"
+                "make room on the disk, or wait until the store can be reached and nothing holds it up any more; then resume the session"
             )
         );
         assert_eq!(

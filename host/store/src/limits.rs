@@ -94,5 +94,9 @@ pub const POSTGRES_LOCK_MAX: Duration = Duration::from_secs(5);
 /// A connection that is silent for so long is asked whether it is still there, as a cut one tells nobody.
 pub const POSTGRES_KEEPALIVE: Duration = Duration::from_secs(5);
 
+/// For how long a server that is away is tried again by what no lease bounds: opening, reading, acquiring a session, leaving
+/// an item. A restart or a failover takes some seconds; a person waits for about that long.
+pub const POSTGRES_PATIENCE: Duration = Duration::from_secs(15);
+
 /// How often inboxes are looked at although the server tells of changes: a word of it may be lost with a connection.
 pub const POSTGRES_POLL: Duration = Duration::from_secs(2);

@@ -91,6 +91,13 @@ impl Cluster {
         self.address(&name)
     }
 
+    /// The name of a fresh, empty database; none if the server is not there now.
+    pub fn try_database(&self) -> Option<String> {
+        let name = format!("test{}", self.databases.fetch_add(1, Ordering::SeqCst));
+        self.try_sql("postgres", &format!("CREATE DATABASE {name}"))?;
+        Some(name)
+    }
+
     /// The address of a database, through the socket.
     pub fn address(&self, database: &str) -> String {
         let socket = self.socket().display();
@@ -108,9 +115,21 @@ impl Cluster {
     ///
     /// If it fails.
     pub fn sql(&self, database: &str, sql: &str) -> String {
+        let args = self.psql(database, sql);
+        self.run("psql", &args.iter().map(String::as_str).collect::<Vec<_>>()).trim().to_owned()
+    }
+
+    /// The same; none if it fails.
+    pub fn try_sql(&self, database: &str, sql: &str) -> Option<String> {
+        let args = self.psql(database, sql);
+        let output = self.try_run("psql", &args.iter().map(String::as_str).collect::<Vec<_>>()).ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn psql(&self, database: &str, sql: &str) -> Vec<String> {
         let (socket, port) = (self.socket().display().to_string(), self.port.to_string());
         let args = ["-h", &socket, "-p", &port, "-U", USER, "-d", database, "-v", "ON_ERROR_STOP=1", "-qAtc", sql];
-        self.run("psql", &args).trim().to_owned()
+        args.map(str::to_owned).to_vec()
     }
 
     /// The same for a file.

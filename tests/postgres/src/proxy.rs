@@ -59,6 +59,11 @@ impl Proxy {
         }
     }
 
+    /// Cuts all connections there are; new ones are taken.
+    pub fn cut(&self) {
+        self.state.cut();
+    }
+
     /// The next answer of the server does not come through: its connection is cut instead.
     pub fn lose_next_answer(&self) {
         self.state.loses.store(true, Ordering::SeqCst);

@@ -204,10 +204,10 @@ impl Plan {
 }
 
 /// Numbers that follow from a seed (SplitMix64, by Steele, Lea and Flood).
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn new(seed: u64, n: u64) -> Self {
+    pub(crate) fn new(seed: u64, n: u64) -> Self {
         let mut dice = Self(seed);
         dice.0 = dice.next() ^ n;
         dice
@@ -221,7 +221,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 

@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::journals::{Database, Journals};
 use crate::plan::Point;
 
 /// The session of every round: each has a journal of its own.
@@ -23,6 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between two looks into the witness: a file of another process cannot be waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// How often a command is tried while the database is away, and the pause between.
+const LOOKS_MAX: usize = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Where the program keeps compiled code for all rounds.
 fn home() -> PathBuf {
@@ -52,8 +57,8 @@ fn command(folder: &Path) -> Command {
     command
 }
 
-/// The folder of a round.
-pub(crate) struct Room(TempDir);
+/// The folder of a round, and its database, if journals are in one.
+pub(crate) struct Room(TempDir, Option<Database>);
 
 /// A line of the witness.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,14 +79,19 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// It came to nothing because the database was away: what a person would try again.
+    pub(crate) fn lacked_its_database(&self) -> bool {
+        self.code == Some(4) && self.err.contains("PostgreSQL database") && !self.err.contains("fenced: ")
+    }
+
     pub(crate) fn json(&self) -> Result<Value, String> {
         serde_json::from_str(&self.out).map_err(|error| format!("no JSON ({error}) in {self:#?}"))
     }
 }
 
 impl Room {
-    pub(crate) fn new(base_url: &str) -> Self {
-        let room = Self(TempDir::new().expect("a folder"));
+    pub(crate) fn new(base_url: &str, journals: &Journals) -> Self {
+        let room = Self(TempDir::new().expect("a folder"), journals.database());
         fs::create_dir_all(room.path("witness/hold")).expect("a folder");
         let harness = format!(
             r#"[harness]
@@ -132,6 +142,9 @@ replay = "keyed"
     /// Starts the program. It stops at `point` by itself if that is a write to the journal.
     pub(crate) fn start(&self, arguments: &[&str], point: Option<Point>) -> Process {
         let mut command = command(self.0.path());
+        if let Some(database) = &self.1 {
+            command.env("WHARF_STORE", database.address());
+        }
         if let Some(Point::Write(write, n, stage)) = point {
             command.env("WHARF_STOP_AT", format!("{write}:{n}:{stage}"));
         }
@@ -158,6 +171,22 @@ replay = "keyed"
     /// Runs the program to its end.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Ended, String> {
         self.start(arguments, None).ends().await
+    }
+
+    /// Runs a command that only looks; again, where the database was not there for it.
+    pub(crate) async fn look(&self, arguments: &[&str]) -> Result<Ended, String> {
+        for _ in 0..LOOKS_MAX {
+            let ended = self.run(arguments).await?;
+            if !ended.lacked_its_database() {
+                return Ok(ended);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        self.run(arguments).await
+    }
+
+    pub(crate) fn database(&self) -> Option<&Database> {
+        self.1.as_ref()
     }
 
     /// The lines that runs have left so far.
@@ -204,6 +233,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().unwrap_or_default()
+    }
+
     pub(crate) fn kill(&mut self) {
         // It may have ended at the same moment.
         self.child.start_kill().ok();

@@ -9,6 +9,7 @@ use wharf_simulate::{End, Options, Server};
 
 use crate::books::{posts, settled};
 use crate::check::{self, Breach, Journal};
+use crate::journals::Journals;
 use crate::plan::{Blow, Cut, Plan, Point};
 use crate::program::{Ended, Process, Room, SESSION};
 use crate::script::{Gate, Place, calls_to, script};
@@ -58,11 +59,11 @@ enum Next {
 ///
 /// # Errors
 /// What is wrong, with all that is known.
-pub(crate) async fn run(plan: &Plan) -> Result<Round, Breach> {
+pub(crate) async fn run(plan: &Plan, journals: &Journals) -> Result<Round, Breach> {
     let (script, gates) = script(plan);
     let server = Arc::new(Server::start(script, Options::default()).await.map_err(|error| error.to_string())?);
     let began = SystemTime::now();
-    let room = Room::new(&server.base_url());
+    let room = Room::new(&server.base_url(), journals);
     let gates = Gates::watch(&server, gates);
     let mut play = Play { plan, server, began, room, gates, round: Round::default(), story: Vec::new() };
     let begun = Instant::now();
@@ -116,6 +117,10 @@ impl Play<'_> {
                 (_, Some(journal)) if journal.has_turn() && !journal.is_open() => return self.over(&journal).await,
                 (After::Killed, Some(_)) => Next::Resume { take_over: true },
                 (After::Robbed, _) => Next::Resume { take_over: false },
+                (After::Ended(ended), journal) if ended.lacked_its_database() => {
+                    let begun = journal.is_some_and(|journal| journal.has_turn());
+                    if begun { Next::Resume { take_over: true } } else { Next::Run { take_over: true } }
+                }
                 (After::Ended(ended), Some(journal)) => self.goes_on(&ended, &journal)?,
                 (After::Ended(ended), None) => return Err(format!("there is no session after {ended:#?}").into()),
             };
@@ -157,7 +162,7 @@ impl Play<'_> {
     }
 
     async fn journal(&self) -> Result<Option<Journal>, Breach> {
-        let shown = self.room.run(&["session", "show", SESSION, "--json"]).await?;
+        let shown = self.room.look(&["session", "show", SESSION, "--json"]).await?;
         match shown.code {
             Some(0) => Ok(Some(Journal::new(shown.json()?))),
             Some(2) => Ok(None),
@@ -166,11 +171,11 @@ impl Play<'_> {
     }
 
     async fn over(&mut self, journal: &Journal) -> Result<(), Breach> {
-        let exported = self.room.run(&["session", "export", SESSION]).await?;
+        let exported = self.room.look(&["session", "export", SESSION]).await?;
         if exported.code != Some(0) || !exported.json().is_ok_and(|checkpoint| checkpoint.is_object()) {
             return Err(format!("the checkpoint cannot be exported: {exported:#?}").into());
         }
-        let verified = self.room.run(&["session", "verify", SESSION, "--all", "--json"]).await?;
+        let verified = self.room.look(&["session", "verify", SESSION, "--all", "--json"]).await?;
         if verified.code != Some(0) || verified.json()?["sound"] != true {
             return Err(format!("the journal breaks what it promises: {verified:#?}").into());
         }
@@ -265,7 +270,7 @@ impl Play<'_> {
                 Ok(After::Ended(second))
             }
             Blow::Takeover => {
-                let taken = self.room.run(&["session", "takeover", SESSION]).await?;
+                let taken = self.room.look(&["session", "takeover", SESSION]).await?;
                 if taken.code != Some(0) {
                     return Err(format!("the session was not taken over: {taken:#?}").into());
                 }

@@ -25,7 +25,7 @@ use self::appends::{Appends, Queue};
 use self::failure::Failure;
 use self::link::{Answer, Link, millis};
 use self::watch::Watch;
-use crate::limits::{BLOB_PIECE_BYTES, INBOX_ITEMS_MAX, LEASE_TTL, RETRY_PAUSE};
+use crate::limits::{BLOB_PIECE_BYTES, INBOX_ITEMS_MAX, LEASE_TTL, POSTGRES_PATIENCE, RETRY_PAUSE};
 use crate::{
     Acquire, Append, Claim, Clock, DeletionMark, Fault, InboxItem, InboxPut, JournalKey, Lease, Loaded, Owner,
     SessionSummary, Stage, Store, StoreError, StoreFuture, StoredRecord, Swept, Write,
@@ -95,11 +95,13 @@ impl PostgresStore {
         let handle = Handle::current();
         let address = Address::parse(address)?;
         let link = Link::new(&address, options.clone())?;
-        let ready = async {
+        let migrate = options.migrate;
+        let ready = persist(|_| async {
             let mut client = link.client("connecting").await?;
-            schema::prepare(&mut client, &link.place, options.migrate).await
-        };
-        ready.await.map_err(|failure: Failure| failure.error)?;
+            schema::prepare(&mut client, &link.place, migrate).await
+        });
+        // What was in doubt is looked at by the next one who opens it.
+        ready.await.map_err(|(failure, _)| failure.error)?;
         let appends = Appends::start(&handle, &link);
         let watch = Watch::start(&handle, &link, address.config.clone(), address.tls()?);
         Ok(Self { link, handle, appends, watch, granted: Arc::default(), putting: Arc::default() })
@@ -120,13 +122,18 @@ impl PostgresStore {
         self.handle.spawn(work).map(move |end| end.map_err(lost)?).boxed()
     }
 
-    fn read<T: Send + 'static>(
+    fn read<T, F>(
         &self,
         what: &'static str,
-        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
-    ) -> StoreFuture<'static, T> {
+        work: impl Fn(Link) -> F + Send + Sync + 'static,
+    ) -> StoreFuture<'static, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send,
+    {
+        let link = self.link.clone();
         // Nothing is in doubt about what only reads.
-        self.run(what, work.map(|end| end.map_err(|failure| failure.error)))
+        self.run(what, async move { persist(|_| work(link.clone())).await.map_err(|(failure, _)| failure.error) })
     }
 
     /// One attempt of a write whose answer is a row of `wharf.answer`, and what it means.
@@ -140,6 +147,24 @@ impl PostgresStore {
         self.run(what, async move {
             let done = attempt(&link, write, work).await.map_err(|failure| failure.into_error(what, false))?;
             meaning(done)
+        })
+    }
+
+    /// A write that is the same twice as once, tried as long as a person would.
+    fn repeatable<T, F>(
+        &self,
+        write: Write,
+        work: impl Fn() -> F + Send + Sync + 'static,
+        meaning: impl FnOnce(Answer) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'static, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<Answer, Failure>> + Send,
+    {
+        let (link, what) = (self.link.clone(), write.doing());
+        self.run(what, async move {
+            let done = persist(|_| attempt(&link, write, work())).await;
+            meaning(done.map_err(|(failure, doubt)| failure.into_error(what, doubt))?)
         })
     }
 
@@ -199,6 +224,26 @@ impl Drop for PostgresStore {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tries until it is done, fails for good, or a person would have given up. The failure comes with whether any attempt may
+/// have been done.
+async fn persist<T, F: Future<Output = Result<T, Failure>>>(work: impl Fn(bool) -> F) -> Result<T, (Failure, bool)> {
+    let until = Instant::now() + POSTGRES_PATIENCE;
+    let (mut doubt, mut pause) = (false, RETRY_PAUSE.0);
+    loop {
+        let failure = match work(doubt).await {
+            Ok(done) => return Ok(done),
+            Err(failure) => failure,
+        };
+        doubt |= failure.doubt;
+        if !failure.may_pass() || Instant::now() + pause >= until {
+            return Err((failure, doubt));
+        }
+        tracing::debug!(error = %failure.error, "the database is tried again");
+        tokio::time::sleep(pause).await;
+        pause = pause.saturating_mul(2).min(RETRY_PAUSE.1);
+    }
 }
 
 /// One attempt, with what a test wants before and after it.
@@ -311,6 +356,29 @@ async fn append_once(
     queue.attempt(lease, append, doubt).await
 }
 
+async fn put_once(link: &Link, key: &JournalKey, item: &InboxItem) -> Result<Answer, Failure> {
+    let sql = "SELECT word, num, num2, bytes FROM wharf.put_inbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+    let max = i64::try_from(INBOX_ITEMS_MAX).unwrap_or(i64::MAX);
+    link.ask_one(
+        Write::PutInbox.doing(),
+        sql,
+        &[
+            &link.now(),
+            &key.org.as_str(),
+            &key.session.as_str(),
+            &item.id.as_str().as_bytes(),
+            &item.target.as_bytes(),
+            &item.kind.as_bytes(),
+            &item.who.as_bytes(),
+            &item.at_ms.cast_signed(),
+            &item.digest.as_bytes(),
+            &item.body.as_bytes(),
+            &max,
+        ],
+    )
+    .await
+}
+
 impl Store for PostgresStore {
     fn acquire<'a>(
         &'a self,
@@ -326,16 +394,19 @@ impl Store for PostgresStore {
         let begun = Instant::now();
         let (link, granted) = (self.link.clone(), Arc::clone(&self.granted));
         let (key, owner, theirs) = (key.clone(), owner.clone(), (key.clone(), owner.clone()));
-        let asked = async move {
-            let (key, owner) = theirs;
-            let sql = "SELECT word, num, num2, bytes FROM wharf.acquire($1, $2, $3, $4, $5, $6, $7)";
-            let take_over = how == Acquire::TakeOver;
-            let (org, session) = (key.org.as_str(), key.session.as_str());
-            let label = owner.label.as_bytes();
-            link.ask_one(what, sql, &[&link.now(), &org, &session, &owner.token, &label, &millis(ttl), &take_over])
-                .await
+        let asked = move || {
+            let (link, (key, owner)) = (link.clone(), theirs.clone());
+            async move {
+                let sql = "SELECT word, num, num2, bytes FROM wharf.acquire($1, $2, $3, $4, $5, $6, $7)";
+                let take_over = how == Acquire::TakeOver;
+                let (org, session) = (key.org.as_str(), key.session.as_str());
+                let label = owner.label.as_bytes();
+                link.ask_one(what, sql, &[&link.now(), &org, &session, &owner.token, &label, &millis(ttl), &take_over])
+                    .await
+            }
         };
-        self.once(Write::Acquire, asked, move |answer| match answer.word.as_str() {
+        // The same token gets the same fence again.
+        self.repeatable(Write::Acquire, asked, move |answer| match answer.word.as_str() {
             "ok" => {
                 lock(&granted).insert(key.clone(), begun);
                 let head = Seq(answer.num2.unwrap_or_default().cast_unsigned());
@@ -346,13 +417,19 @@ impl Store for PostgresStore {
     }
 
     fn load<'a>(&'a self, key: &'a JournalKey, after: Seq) -> StoreFuture<'a, Loaded> {
-        let (link, key) = (self.link.clone(), key.clone());
-        self.read("reading the journal", async move { reads::load(&link, &key, after).await })
+        let key = key.clone();
+        self.read("reading the journal", move |link| {
+            let key = key.clone();
+            async move { reads::load(&link, &key, after).await }
+        })
     }
 
     fn history<'a>(&'a self, key: &'a JournalKey, after: Seq, limit: usize) -> StoreFuture<'a, Vec<StoredRecord>> {
-        let (link, key) = (self.link.clone(), key.clone());
-        self.read("reading the journal", async move { reads::history(&link, &key, after, limit).await })
+        let key = key.clone();
+        self.read("reading the journal", move |link| {
+            let key = key.clone();
+            async move { reads::history(&link, &key, after, limit).await }
+        })
     }
 
     fn append<'a>(&'a self, lease: &'a Lease, append: Append) -> StoreFuture<'a, Seq> {
@@ -475,13 +552,19 @@ impl Store for PostgresStore {
     }
 
     fn sessions<'a>(&'a self, org: &'a OrgId, limit: usize) -> StoreFuture<'a, Vec<SessionSummary>> {
-        let (link, org) = (self.link.clone(), org.clone());
-        self.read("listing sessions", async move { reads::sessions(&link, &org, limit).await })
+        let org = org.clone();
+        self.read("listing sessions", move |link| {
+            let org = org.clone();
+            async move { reads::sessions(&link, &org, limit).await }
+        })
     }
 
     fn blob<'a>(&'a self, key: &'a JournalKey, digest: &'a BlobDigest) -> StoreFuture<'a, Option<Vec<u8>>> {
-        let (link, key, digest) = (self.link.clone(), key.clone(), digest.clone());
-        self.read("reading a blob", async move { reads::blob(&link, &key, &digest).await })
+        let (key, digest) = (key.clone(), digest.clone());
+        self.read("reading a blob", move |link| {
+            let (key, digest) = (key.clone(), digest.clone());
+            async move { reads::blob(&link, &key, &digest).await }
+        })
     }
 
     fn put_inbox<'a>(&'a self, key: &'a JournalKey, item: InboxItem) -> StoreFuture<'a, InboxPut> {
@@ -489,49 +572,32 @@ impl Store for PostgresStore {
             return fails(error);
         }
         let what = Write::PutInbox.doing();
-        let (link, key, theirs) = (self.link.clone(), key.clone(), key.clone());
+        let (link, key) = (self.link.clone(), key.clone());
         let (done, next) = oneshot::channel();
         let before = lock(&self.putting).insert(key.clone(), next);
         let putting = Arc::clone(&self.putting);
-        let asked = async move {
+        self.run(what, async move {
             if let Some(before) = before {
                 let _ = before.await; // it never says anything but that it is over
             }
             let _over = Over { done: Some(done), putting };
-            let sql =
-                "SELECT word, num, num2, bytes FROM wharf.put_inbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-            let (org, session) = (theirs.org.as_str(), theirs.session.as_str());
-            let max = i64::try_from(INBOX_ITEMS_MAX).unwrap_or(i64::MAX);
-            link.ask_one(
-                what,
-                sql,
-                &[
-                    &link.now(),
-                    &org,
-                    &session,
-                    &item.id.as_str().as_bytes(),
-                    &item.target.as_bytes(),
-                    &item.kind.as_bytes(),
-                    &item.who.as_bytes(),
-                    &item.at_ms.cast_signed(),
-                    &item.digest.as_bytes(),
-                    &item.body.as_bytes(),
-                    &max,
-                ],
-            )
-            .await
-        };
-        self.once(Write::PutInbox, asked, move |answer| match answer.word.as_str() {
-            "ok" => Ok(InboxPut::Accepted),
-            "repeated" => Ok(InboxPut::Repeated),
-            "late" => Ok(InboxPut::TooLate),
-            _ => Err(refused(&key, Seq(0), &answer)),
+            let put = persist(|_| attempt(&link, Write::PutInbox, put_once(&link, &key, &item)));
+            let answer = put.await.map_err(|(failure, doubt)| failure.into_error(what, doubt))?;
+            match answer.word.as_str() {
+                "ok" => Ok(InboxPut::Accepted),
+                "repeated" => Ok(InboxPut::Repeated),
+                "late" => Ok(InboxPut::TooLate),
+                _ => Err(refused(&key, Seq(0), &answer)),
+            }
         })
     }
 
     fn inbox<'a>(&'a self, key: &'a JournalKey) -> StoreFuture<'a, Vec<InboxItem>> {
-        let (link, key) = (self.link.clone(), key.clone());
-        self.read("reading the inbox", async move { reads::inbox(&link, &key).await })
+        let key = key.clone();
+        self.read("reading the inbox", move |link| {
+            let key = key.clone();
+            async move { reads::inbox(&link, &key).await }
+        })
     }
 
     fn inbox_grows<'a>(&'a self, key: &'a JournalKey, seen: usize) -> StoreFuture<'a, ()> {

@@ -285,7 +285,7 @@ fn full_database_keeps_what_was_reported() {
         transient: true,
     };
     assert_eq!(error, full);
-    let hint = "make room on the disk, or wait until nothing holds it up any more; then resume the session";
+    let hint = "make room on the disk, or wait until the store can be reached and nothing holds it up any more; then resume the session";
     assert_eq!(wharf_core::Error::from(error).hint, Some(hint.into()));
     assert!(reported.len() > 5, "{}", reported.len());
     let kept = |store: &SqliteStore| history(store, &lease).into_iter().map(|stored| stored.record).collect::<Vec<_>>();

@@ -1,0 +1,184 @@
+//! Many sessions and a few workers on one database, some of which are killed: each turn ends once, in the provider's log and
+//! in the witness.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use wharf_simulate::{Answer, Expect, Options, Script, Server};
+
+use crate::journals::{Chaos, Journals};
+use crate::number;
+use crate::plan::{Dice, Point};
+use crate::program::{self, Process, Room};
+
+/// Sessions and workers of the short lane; `WHARF_WORK_SESSIONS` and `WHARF_WORK_WORKERS` say others.
+const SESSIONS: u64 = 12;
+const WORKERS: u64 = 2;
+
+/// How long the model takes for each answer, so that there is something to kill.
+const THINKS: Duration = Duration::from_millis(150);
+
+/// Turns that do not end within this time never do; 200 take half a minute.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Processes that begin turns at once.
+const STARTERS: u64 = 2;
+
+/// A session's first answer calls a `never` tool that runs meanwhile and a keyed one that is waited for, the next one says that
+/// it is done. Answers have spare copies, since one that was lost may be asked for again.
+fn script(sessions: u64) -> Script {
+    let mut script = Script::new("workers").first_match();
+    for n in 0..sessions {
+        for copy in 0..3 {
+            let (pay, book) = (format!("call_pay_{n}_{copy}"), format!("call_book_{n}_{copy}"));
+            let question = Expect::new().no_previous().contains(format!("question {n}."));
+            script = script.step(
+                Answer::new()
+                    .async_function_call(&pay, "pay", "{}")
+                    .function_call(&book, "book", "{}")
+                    .expect(question),
+            );
+            for outputs in [vec![pay.as_str(), book.as_str()], vec![book.as_str()], vec![pay.as_str()]] {
+                script = script.step(
+                    Answer::new().wait(THINKS).text(format!("Done {n}.")).expect(Expect::new().only_outputs(outputs)),
+                );
+            }
+        }
+    }
+    script
+}
+
+// covers N4, L57, G4, G5, G12
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_that_share_sessions_and_are_killed_end_each_turn_once() {
+    let Some(journals) = tokio::task::block_in_place(|| Journals::in_databases(Chaos::Nothing)) else { return };
+    let sessions = number("WHARF_WORK_SESSIONS").unwrap_or(SESSIONS);
+    let workers = number("WHARF_WORK_WORKERS").unwrap_or(WORKERS);
+    let mut dice = Dice::new(number("WHARF_CRASH_SEED").unwrap_or(1), sessions);
+    program::warm().await;
+    let server = Server::start(script(sessions), Options::default()).await.expect("a server");
+    let room = Room::new(&server.base_url(), &journals);
+    begin(&room, sessions).await;
+    room.database().expect("it has one").sql("UPDATE wharf.journal SET until_ms = 0");
+    assert_eq!(count(&room, "is_open"), sessions, "each has a turn to go on with");
+
+    let arguments = ["work", "--at-once", "6", "--json"];
+    let mut running: Vec<Process> = (0..workers).map(|_| room.start(&arguments, None)).collect();
+    let mut killed = 0;
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let open = count(&room, "is_open");
+        if open == 0 {
+            break;
+        }
+        if Instant::now() > give_up {
+            let said: Vec<String> = running.iter().map(|worker| worker.err().borrow().clone()).collect();
+            panic!(
+                "{open} turns do not end; the workers said:\n{}\nviolations: {:#?}",
+                said.join("\n"),
+                server.violations()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(100 + dice.below(500))).await;
+        if killed < sessions / 6 + 1 {
+            let at = usize::try_from(dice.below(workers)).expect("a few");
+            let mut dead = std::mem::replace(&mut running[at], room.start(&arguments, None));
+            dead.kill();
+            let id = dead.id();
+            dead.ends().await.expect("it is killed");
+            killed += 1;
+            // Else its sessions would wait for a minute.
+            room.database().expect("it has one").sql(&format!(
+                "UPDATE wharf.journal SET until_ms = 0 WHERE convert_from(label, 'UTF8') LIKE '%pid {id}'"
+            ));
+        }
+    }
+    let mut claims: BTreeMap<String, u64> = BTreeMap::new();
+    for mut worker in running {
+        let mut said = worker.err();
+        said.wait_for(|text| text.contains("working for")).await.expect("it listens");
+        worker.terminate().await;
+        let ended = worker.ends().await.expect("it stops");
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        for line in ended.out.lines() {
+            let event: Value = serde_json::from_str(line).expect("a line of JSON");
+            if event["event"] == "claimed" {
+                *claims.entry(event["session"].as_str().expect("a name").to_owned()).or_default() += 1;
+            }
+        }
+    }
+    answer(&room, sessions).await;
+
+    assert_eq!(count(&room, "token IS NOT NULL"), 0, "no session is held any more");
+    let listed = room.look(&["session", "list", "--json"]).await.expect("a list").json().expect("JSON");
+    let done = listed["sessions"].as_array().expect("a list").iter().filter(|one| one["state"] == "done").count();
+    assert_eq!(done as u64, sessions, "{listed:#}");
+    let mut runs: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for ran in room.witness() {
+        runs.entry((ran.tool, ran.call)).or_default().push(ran.key);
+    }
+    for ((tool, call), keys) in &runs {
+        assert!(tool != "pay" || keys.len() == 1, "{call} ran {} times", keys.len());
+        assert!(keys.iter().all(|key| key == &keys[0]), "{call} ran with {keys:?}");
+    }
+    assert_eq!(server.violations(), [], "each output is sent once, on its own call");
+    for n in 0..sessions {
+        let session = format!("s{n}");
+        let shown = room.look(&["session", "verify", &session, "--all", "--json"]).await.expect("a check");
+        assert!(shown.code == Some(0) && shown.json().expect("JSON")["sound"] == true, "{shown:#?}");
+    }
+    eprintln!(
+        "sessions {sessions}, workers {workers}, killed {killed}, claims by those that lived {}, runs of tools {}, requests {}",
+        claims.values().sum::<u64>(),
+        runs.values().map(Vec::len).sum::<usize>(),
+        server.requests().len()
+    );
+}
+
+/// Begins each turn in a process that is killed before its request is sent.
+async fn begin(room: &Room, sessions: u64) {
+    let mut next = 0;
+    while next < sessions {
+        let mut starting = Vec::new();
+        for n in (next..sessions).take(usize::try_from(STARTERS).expect("a few")) {
+            let (session, question) = (format!("s{n}"), format!("question {n}."));
+            let before_request = Point::Write("append", 3, "before-write");
+            starting.push(room.start(&["run", "-s", &session, "--json", &question], Some(before_request)));
+            next += 1;
+        }
+        for mut process in starting {
+            let mut said = process.err();
+            said.wait_for(|text| text.contains("stopped at ")).await.expect("it stops there");
+            process.kill();
+            process.ends().await.expect("it is killed");
+        }
+    }
+}
+
+fn count(room: &Room, what: &str) -> u64 {
+    let sql = format!("SELECT count(*) FROM wharf.journal WHERE {what}");
+    tokio::task::block_in_place(|| room.database().expect("it has one").sql(&sql).parse().expect("a number"))
+}
+
+/// Whoever looks after them answers for requests of which nobody knows whether they were accepted: the provider has an answer
+/// for each copy, so all are sent again.
+async fn answer(room: &Room, sessions: u64) {
+    for n in 0..sessions {
+        let session = format!("s{n}");
+        for _ in 0..6 {
+            let listed = room.look(&["session", "show", &session, "--json"]).await.expect("a session");
+            let shown = listed.json().expect("JSON");
+            let open =
+                shown["turns"].as_array().and_then(|turns| turns.last()).is_some_and(|turn| turn["ended"].is_null());
+            if !open {
+                break;
+            }
+            let answered =
+                room.look(&["session", "reconcile", &session, "--resend", "--json"]).await.expect("an answer");
+            if answered.code != Some(0) {
+                room.look(&["session", "resume", &session, "--json"]).await.expect("it goes on");
+            }
+        }
+    }
+}
