@@ -29,7 +29,18 @@ demo *ARGS:
 # Real processes, killed and started again: `just crash`, `just crash rounds=200`, `just crash rounds=200 seed=7`.
 crash rounds="1000" seed="1":
     WHARF_CRASH_ROUNDS={{ trim_start_match(rounds, "rounds=") }} WHARF_CRASH_SEED={{ trim_start_match(seed, "seed=") }} \
-        cargo test -p wharf-cli --test process -- --nocapture
+        cargo test -p wharf-cli --test process a_turn_survives -- --nocapture
+
+# The same with the journal in PostgreSQL, while it restarts or its connections are cut: `just crash-postgres restarts`.
+crash-postgres chaos="" rounds="1000" seed="1":
+    WHARF_CRASH_CHAOS={{ trim_start_match(chaos, "chaos=") }} WHARF_CRASH_SEED={{ trim_start_match(seed, "seed=") }} \
+        WHARF_CRASH_ROUNDS={{ trim_start_match(rounds, "rounds=") }} \
+        cargo test -p wharf-cli --test process a_turn_whose_journal -- --nocapture
+
+# Workers that share sessions, some of which are killed: `just workers`, `just workers 200 2`.
+workers sessions="200" workers="4":
+    WHARF_WORK_SESSIONS={{ sessions }} WHARF_WORK_WORKERS={{ workers }} \
+        cargo test -p wharf-cli --test process workers -- --nocapture
 
 # Breaks the lines that keep the promises, one by one, and shows that a test notices: `just sabotage`, `just sabotage 4-`.
 sabotage *NAMES:
