@@ -242,12 +242,18 @@ impl Process {
         self.child.start_kill().ok();
     }
 
-    /// SIGTERM; done when it says that it heard it, or has ended.
-    pub(crate) async fn terminate(&mut self) {
+    /// Sends a signal: `TERM`, `STOP`, `CONT`.
+    pub(crate) async fn signal(&self, name: &str) {
         if let Some(id) = self.child.id() {
             // As above.
-            Command::new("kill").args(["-TERM", &id.to_string()]).stderr(Stdio::null()).status().await.ok();
+            let name = format!("-{name}");
+            Command::new("kill").args([&name, &id.to_string()]).stderr(Stdio::null()).status().await.ok();
         }
+    }
+
+    /// SIGTERM; done when it says that it heard it, or has ended.
+    pub(crate) async fn terminate(&mut self) {
+        self.signal("TERM").await;
         self.says("stopping: ").await;
     }
 

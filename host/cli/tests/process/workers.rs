@@ -136,6 +136,47 @@ async fn workers_that_share_sessions_and_are_killed_end_each_turn_once() {
     );
 }
 
+// covers N4, L63
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_was_frozen_beyond_its_lease_appends_and_runs_nothing_more() {
+    let Some(journals) = tokio::task::block_in_place(|| Journals::in_databases(Chaos::Nothing)) else { return };
+    program::warm().await;
+    let server = Server::start(script(1), Options::default()).await.expect("a server");
+    let room = Room::new(&server.base_url(), &journals);
+    let database = room.database().expect("it has one");
+    begin(&room, 1).await;
+    database.sql("UPDATE wharf.journal SET until_ms = 0");
+    let book = ["call_book_0_0".to_owned()];
+    room.hold(&book);
+    let mut frozen = room.start(&["work", "--json"], None);
+    room.ran(&book, &[]).await;
+    frozen.signal("STOP").await;
+
+    // Its lease ends while it is frozen; another one runs the keyed call again, and is done.
+    database.sql("UPDATE wharf.journal SET until_ms = 0");
+    room.let_go();
+    let other = room.run(&["work", "--until-idle", "--json"]).await.expect("it ends");
+    assert!(other.code == Some(0) && other.out.contains(r#""status":"completed""#), "{other:#?}");
+    let (head, requests, runs) =
+        (database.sql("SELECT head FROM wharf.journal"), server.requests().len(), room.witness());
+
+    // What it was about to write is refused in the database, and it does nothing more.
+    let mut said = frozen.err();
+    frozen.signal("CONT").await;
+    said.wait_for(|text| text.contains("fenced: ")).await.expect("it finds out");
+    frozen.terminate().await;
+    let ended = frozen.ends().await.expect("it stops");
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(database.sql("SELECT head FROM wharf.journal"), head, "it appended something");
+    assert_eq!(server.requests().len(), requests, "it sent something");
+    assert_eq!(room.witness(), runs, "it ran something");
+    assert_eq!(server.violations(), []);
+    let runs_of = |tool: &str| runs.iter().filter(|ran| ran.tool == tool).collect::<Vec<_>>();
+    assert_eq!(runs_of("pay").len(), 1);
+    let [first, second] = runs_of("book")[..] else { panic!("{runs:#?}") };
+    assert_eq!((&first.key, first.attempt, second.attempt), (&second.key, 1, 2));
+}
+
 /// Begins each turn in a process that is killed before its request is sent.
 async fn begin(room: &Room, sessions: u64) {
     let mut next = 0;
