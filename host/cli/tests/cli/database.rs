@@ -20,7 +20,7 @@ async fn a_session_goes_on_in_a_database_whichever_way_it_is_named() {
         assert!(!room.has(".wharf"), "nothing is kept beside the harness");
         room.run_with_env(("WHARF_STORE", &address), &["run", "-s", "s1", "and?"]).ends(0);
         let harness = room.read("wharf.toml");
-        room.write("wharf.toml", &format!("{harness}\n[sessions]\nstore = {{ env = \"DB\" }}\n"));
+        room.write("wharf.toml", format!("{harness}\n[sessions]\nstore = {{ env = \"DB\" }}\n"));
         room.run_with_env(("DB", &address), &["run", "-s", "s1", "and now?"]).ends(0);
         let listed = room.run_with_env(("DB", &address), &["session", "list", "--json"]).ends(0).json();
         assert_eq!(listed["sessions"][0]["session"], "s1", "{listed}");

@@ -45,6 +45,11 @@ impl Post {
         self.entry.step.as_ref()?.name.as_deref()
     }
 
+    /// Whether its input has this text.
+    pub(crate) fn contains(&self, text: &str) -> bool {
+        self.entry.json().is_some_and(|body| body["input"].to_string().contains(text))
+    }
+
     /// The outputs that it brings.
     pub(crate) fn outputs(&self) -> Vec<(String, String)> {
         let Some(input) = self.entry.json().and_then(|body| body["input"].as_array()) else { return Vec::new() };

@@ -5,6 +5,8 @@
 //! `WHARF_CRASH_ROUNDS` says how many rounds (48), `WHARF_CRASH_SEED` which ones, `WHARF_CRASH_ROUND` picks a single one of
 //! them; every choice of a round follows from seed and number, its timing does not.
 
+#![allow(clippy::print_stderr, reason = "figures are what it is run for")]
+
 mod books;
 mod check;
 mod figures;

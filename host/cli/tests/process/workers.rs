@@ -2,11 +2,13 @@
 //! in the witness.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use wharf_simulate::{Answer, Expect, Options, Script, Server};
 
+use crate::books::{Post, posts, settled};
+use crate::check::Journal;
 use crate::journals::{Chaos, Journals};
 use crate::number;
 use crate::plan::{Dice, Point};
@@ -18,6 +20,9 @@ const WORKERS: u64 = 2;
 
 /// How long the model takes for each answer, so that there is something to kill.
 const THINKS: Duration = Duration::from_millis(150);
+
+/// Requests of one turn that an operator may have to answer for: two, and a spare one.
+const ANSWERS_MAX: usize = 4;
 
 /// Turns that do not end within this time never do; 200 take half a minute.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -58,6 +63,7 @@ async fn workers_that_share_sessions_and_are_killed_end_each_turn_once() {
     let mut dice = Dice::new(number("WHARF_CRASH_SEED").unwrap_or(1), sessions);
     program::warm().await;
     let server = Server::start(script(sessions), Options::default()).await.expect("a server");
+    let began = SystemTime::now();
     let room = Room::new(&server.base_url(), &journals);
     begin(&room, sessions).await;
     room.database().expect("it has one").sql("UPDATE wharf.journal SET until_ms = 0");
@@ -108,7 +114,7 @@ async fn workers_that_share_sessions_and_are_killed_end_each_turn_once() {
             }
         }
     }
-    answer(&room, sessions).await;
+    answer(&room, &server, began, sessions).await;
 
     assert_eq!(count(&room, "token IS NOT NULL"), 0, "no session is held any more");
     let listed = room.look(&["session", "list", "--json"]).await.expect("a list").json().expect("JSON");
@@ -202,24 +208,35 @@ fn count(room: &Room, what: &str) -> u64 {
     tokio::task::block_in_place(|| room.database().expect("it has one").sql(&sql).parse().expect("a number"))
 }
 
-/// Whoever looks after them answers for requests of which nobody knows whether they were accepted: the provider has an answer
-/// for each copy, so all are sent again.
-async fn answer(room: &Room, sessions: u64) {
+/// Whoever looks after them answers for requests of which nobody knows whether they were accepted, by the provider's books.
+async fn answer(room: &Room, server: &Server, began: SystemTime, sessions: u64) {
+    settled(server).await.expect("nothing is open any more");
     for n in 0..sessions {
         let session = format!("s{n}");
-        for _ in 0..6 {
-            let listed = room.look(&["session", "show", &session, "--json"]).await.expect("a session");
-            let shown = listed.json().expect("JSON");
-            let open =
-                shown["turns"].as_array().and_then(|turns| turns.last()).is_some_and(|turn| turn["ended"].is_null());
-            if !open {
+        for _ in 0..ANSWERS_MAX {
+            let shown = room.look(&["session", "show", &session, "--json"]).await.expect("a session");
+            let journal = Journal::new(shown.json().expect("JSON"));
+            if !journal.is_open() {
                 break;
             }
-            let answered =
-                room.look(&["session", "reconcile", &session, "--resend", "--json"]).await.expect("an answer");
+            let begun = journal.last_begun().expect("a request was begun");
+            let posts = posts(server);
+            let ours = posts.iter().rev().find(|post| asked_by(post, n) && began + post.at() >= begun);
+            let receipt = ours.and_then(|post| post.response()).map(str::to_owned);
+            let words = match &receipt {
+                Some(id) => vec!["session", "reconcile", &session, "--receipt", id, "--json"],
+                None => vec!["session", "reconcile", &session, "--resend", "--json"],
+            };
+            let answered = room.look(&words).await.expect("an answer");
             if answered.code != Some(0) {
                 room.look(&["session", "resume", &session, "--json"]).await.expect("it goes on");
             }
         }
     }
+}
+
+/// Whether a request is of this session: it has its question, or outputs of its calls.
+fn asked_by(post: &Post, n: u64) -> bool {
+    let of_call = |(call, _): &(String, String)| call.split('_').nth(2) == Some(&n.to_string());
+    post.contains(&format!("question {n}.")) || post.outputs().iter().any(of_call)
 }
