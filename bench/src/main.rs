@@ -1,5 +1,6 @@
 //! What a sandboxed call costs beside the bare engine, and a durable one beside bare syncs, in the same run. Prints a table;
-//! `docs/benchmarks.md` holds one. The words `calls`, `rules`, `compiling` and `journal` as arguments run those parts alone;
+//! `docs/benchmarks.md` holds one. The words `calls`, `rules`, `compiling`, `journal` and `postgres` as arguments run those parts
+//! alone;
 //! other arguments are paths of components to compile and load.
 //!
 //! Ratios are what counts: absolute times are those of one machine on one day.
@@ -7,6 +8,7 @@
 mod bare;
 mod journal;
 mod measure;
+mod postgres;
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -49,11 +51,14 @@ fn main() -> Result<()> {
     if wanted("journal") {
         journal::run(&runtime)?;
     }
+    if wanted("postgres") {
+        postgres::run(&runtime)?;
+    }
     Ok(())
 }
 
 /// What may be run alone.
-const PARTS: [&str; 4] = ["calls", "rules", "compiling", "journal"];
+const PARTS: [&str; 5] = ["calls", "rules", "compiling", "journal", "postgres"];
 
 /// A call in a fresh store over the bare engine, and the host's share of a call with 1 KiB of JSON in and out.
 fn calls(runtime: &Runtime) -> Result<()> {

@@ -47,11 +47,12 @@ pub(crate) async fn run(args: WorkArgs) -> anyhow::Result<Exit> {
         open::warn_of_refused(&agent);
         agents.push(agent);
     }
+    let stop = told_to_stop()?;
     let names: Vec<String> = agents.iter().map(|agent| plain(agent.harness().name())).collect();
     screen::say(&format!("working for {}; SIGTERM stops it", names.join(", ")));
     let options = WorkOptions { at_once: args.at_once, until_idle: args.until_idle };
     let mut broken = Ok(());
-    work(agents, options, told_to_stop()?, |worked| {
+    work(agents, options, stop, |worked| {
         tell(&worked);
         if args.json && broken.is_ok() {
             broken = screen::print(&format!("{}\n", as_json(&worked)));

@@ -132,6 +132,19 @@ impl Cluster {
         args.map(str::to_owned).to_vec()
     }
 
+    /// What another of its programs prints, run against a database, as `pgbench`.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    pub fn program(&self, program: &str, database: &str, args: &[&str]) -> String {
+        let (socket, port) = (self.socket().display().to_string(), self.port.to_string());
+        let mut all = vec!["-h", &socket, "-p", &port, "-U", USER];
+        all.extend(args);
+        all.push(database);
+        self.run(program, &all)
+    }
+
     /// The same for a file.
     ///
     /// # Panics

@@ -131,6 +131,10 @@ impl Play<'_> {
     /// What somebody does who reads how a process ended.
     fn goes_on(&mut self, ended: &Ended, journal: &Journal) -> Result<Next, Breach> {
         let said = ended.json()?;
+        // Who ended could not let the session go, and the answer waits for the next one who has it.
+        if said["outcome"] == "waiting" {
+            return Ok(Next::Resume { take_over: true });
+        }
         let hint = said["error"]["hint"].as_str().unwrap_or_default();
         match (ended.code, said["paused"]["reason"].as_str()) {
             (Some(0), Some("shutdown")) => Ok(Next::Resume { take_over: false }),

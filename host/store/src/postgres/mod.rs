@@ -96,7 +96,7 @@ impl PostgresStore {
         let address = Address::parse(address)?;
         let link = Link::new(&address, options.clone())?;
         let migrate = options.migrate;
-        let ready = persist(|_| async {
+        let ready = persist(|| async {
             let mut client = link.client("connecting").await?;
             schema::prepare(&mut client, &link.place, migrate).await
         });
@@ -133,7 +133,9 @@ impl PostgresStore {
     {
         let link = self.link.clone();
         // Nothing is in doubt about what only reads.
-        self.run(what, async move { persist(|_| work(link.clone())).await.map_err(|(failure, _)| failure.error) })
+        self.run(what, async move {
+            persist(|| work(link.clone())).await.map(|(read, _)| read).map_err(|(failure, _)| failure.error)
+        })
     }
 
     /// One attempt of a write whose answer is a row of `wharf.answer`, and what it means.
@@ -163,8 +165,10 @@ impl PostgresStore {
     {
         let (link, what) = (self.link.clone(), write.doing());
         self.run(what, async move {
-            let done = persist(|_| attempt(&link, write, work())).await;
-            meaning(done.map_err(|(failure, doubt)| failure.into_error(what, doubt))?)
+            let (done, _) = persist(|| attempt(&link, write, work()))
+                .await
+                .map_err(|(failure, doubt)| failure.into_error(what, doubt))?;
+            meaning(done)
         })
     }
 
@@ -226,14 +230,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tries until it is done, fails for good, or a person would have given up. The failure comes with whether any attempt may
-/// have been done.
-async fn persist<T, F: Future<Output = Result<T, Failure>>>(work: impl Fn(bool) -> F) -> Result<T, (Failure, bool)> {
+/// Tries until it is done, fails for good, or a person would have given up. What comes of it comes with whether an attempt that
+/// failed may have been done.
+async fn persist<T, F: Future<Output = Result<T, Failure>>>(
+    work: impl Fn() -> F,
+) -> Result<(T, bool), (Failure, bool)> {
     let until = Instant::now() + POSTGRES_PATIENCE;
     let (mut doubt, mut pause) = (false, RETRY_PAUSE.0);
     loop {
-        let failure = match work(doubt).await {
-            Ok(done) => return Ok(done),
+        let failure = match work().await {
+            Ok(done) => return Ok((done, doubt)),
             Err(failure) => failure,
         };
         doubt |= failure.doubt;
@@ -354,6 +360,13 @@ async fn append_once(
         return Ok(refused);
     }
     queue.attempt(lease, append, doubt).await
+}
+
+async fn release_once(link: &Link, lease: &Lease) -> Result<Answer, Failure> {
+    let sql = "SELECT word, num, num2, bytes FROM wharf.release($1, $2, $3, $4, $5)";
+    let (org, session) = (lease.key.org.as_str(), lease.key.session.as_str());
+    let fence = lease.fence.0.cast_signed();
+    link.ask_one(Write::Release.doing(), sql, &[&link.now(), &org, &session, &lease.owner.token, &fence]).await
 }
 
 async fn put_once(link: &Link, key: &JournalKey, item: &InboxItem) -> Result<Answer, Failure> {
@@ -483,16 +496,16 @@ impl Store for PostgresStore {
         }
         let what = Write::Release.doing();
         lock(&self.granted).remove(&lease.key);
-        let (link, lease, key) = (self.link.clone(), lease.clone(), lease.key.clone());
-        let asked = async move {
-            let sql = "SELECT word, num, num2, bytes FROM wharf.release($1, $2, $3, $4, $5)";
-            let (org, session) = (lease.key.org.as_str(), lease.key.session.as_str());
-            let fence = lease.fence.0.cast_signed();
-            link.ask_one(what, sql, &[&link.now(), &org, &session, &lease.owner.token, &fence]).await
-        };
-        self.once(Write::Release, asked, move |answer| match answer.word.as_str() {
-            "ok" => Ok(()),
-            _ => Err(refused(&key, Seq(0), &answer)),
+        let (link, lease) = (self.link.clone(), lease.clone());
+        self.run(what, async move {
+            let released = persist(|| attempt(&link, Write::Release, release_once(&link, &lease))).await;
+            let (answer, doubt) = released.map_err(|(failure, doubt)| failure.into_error(what, doubt))?;
+            match answer.word.as_str() {
+                "ok" => Ok(()),
+                // The attempt whose answer was lost did it.
+                "fenced" if doubt => Ok(()),
+                _ => Err(refused(&lease.key, Seq(0), &answer)),
+            }
         })
     }
 
@@ -581,8 +594,8 @@ impl Store for PostgresStore {
                 let _ = before.await; // it never says anything but that it is over
             }
             let _over = Over { done: Some(done), putting };
-            let put = persist(|_| attempt(&link, Write::PutInbox, put_once(&link, &key, &item)));
-            let answer = put.await.map_err(|(failure, doubt)| failure.into_error(what, doubt))?;
+            let put = persist(|| attempt(&link, Write::PutInbox, put_once(&link, &key, &item)));
+            let (answer, _) = put.await.map_err(|(failure, doubt)| failure.into_error(what, doubt))?;
             match answer.word.as_str() {
                 "ok" => Ok(InboxPut::Accepted),
                 "repeated" => Ok(InboxPut::Repeated),
