@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Loads a harness without asking anybody, and explains what each tool ends up with
     Check(CheckArgs),
+    /// Looks at what a harness needs here: its keys, and where its sessions are kept
+    Doctor(DoctorArgs),
     /// Looks at sessions, and goes on with them
     #[command(subcommand)]
     Session(SessionCommand),
@@ -148,6 +150,20 @@ pub(crate) struct CheckArgs {
     /// Say everything about one tool: each value with the line that decided it
     #[arg(long, value_name = "CAPABILITY.TOOL")]
     pub(crate) explain: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `wharf doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  wharf doctor\n  wharf doctor --store postgres://wharf@db.example/wharf\n  wharf doctor --json | jq \
+                        '.findings[] | select(.grade != \"ok\")'"
+)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) harness: HarnessArg,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,6 +5,7 @@ mod args;
 mod cache;
 mod check;
 mod demo;
+mod doctor;
 mod exit;
 mod files;
 mod init;
@@ -62,6 +63,7 @@ async fn dispatch(command: Command) -> anyhow::Result<Exit> {
         Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
         Command::Session(SessionCommand::List(args)) => session::list(args).await,
         Command::Session(SessionCommand::Show(args)) => session::show(args).await,
         Command::Session(SessionCommand::Resume(args)) => session::resume(args).await,

@@ -25,7 +25,7 @@ pub use error::StoreError;
 pub use fault::{Fault, FaultAction, FaultPoint, Stage, Write};
 pub use memory::{Clock, MemoryStore};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{PostgresHealth, PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 

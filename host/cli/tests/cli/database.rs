@@ -65,3 +65,21 @@ async fn a_database_that_is_not_there_is_told_without_its_password() {
         assert!(ran.err.contains("it has to begin with postgres://"), "{}", ran.err);
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_looks_at_the_store_and_says_what_is_wrong_with_it() {
+    let room = Room::with_model("http://127.0.0.1:1/v1");
+    blocking(|| {
+        let ran = room.run(&["doctor", "--json"]).ends(0).json();
+        assert!(ran["findings"].as_array().unwrap().iter().all(|one| one["grade"] != "fault"), "{ran}");
+        let away = room.run(&["doctor", "--store", "postgres://ann:sk-secret@127.0.0.1:1/wharf"]).ends(4);
+        assert!(away.out.contains("fault") && !(away.out + &away.err).contains("sk-secret"));
+        let Some(cluster) = Cluster::shared() else { return };
+        let address = cluster.database();
+        let ran = room.run(&["doctor", "--store", &address]).ends(0);
+        assert!(ran.out.contains("tables of form 1, ") && ran.out.contains("of 200 connections"), "{}", ran.out);
+        cluster.sql(cluster.name(&address), "UPDATE wharf.form SET number = 99");
+        let newer = room.run(&["doctor", "--store", &address]).ends(4);
+        assert!(newer.out.contains("has form 99; this version reads up to 1"), "{}", newer.out);
+    });
+}

@@ -6,6 +6,7 @@
 mod address;
 mod appends;
 mod failure;
+mod health;
 mod link;
 mod reads;
 mod schema;
@@ -23,6 +24,7 @@ use wharf_core::{BlobDigest, Fence, InboxId, OrgId, Seq, SessionId};
 use self::address::Address;
 use self::appends::{Appends, Queue};
 use self::failure::Failure;
+pub use self::health::PostgresHealth;
 use self::link::{Answer, Link, millis};
 use self::watch::Watch;
 use crate::limits::{BLOB_PIECE_BYTES, INBOX_ITEMS_MAX, LEASE_TTL, POSTGRES_PATIENCE, RETRY_PAUSE};
