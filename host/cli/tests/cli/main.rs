@@ -14,4 +14,5 @@ mod signals;
 mod store;
 mod tools;
 mod verify;
+mod work;
 mod wrong_input;
