@@ -92,8 +92,14 @@ impl File {
         let all: Vec<&Change> = self.changes.iter().collect();
         let sizes = choose.how_many(&all, |_| true);
         let size = all[..sizes].iter().fold(self.base.len() as u64, |size, change| change.what.size(size));
-        for (sector, changes) in sectors {
-            let reached = choose.how_many(&changes, |write| write.holds_in_first_half(sector));
+        // A truncation is a change of the size: with the former size the former content is there, all of it, and with the new
+        // one none of it.
+        let sized = all[..sizes].last().map_or(0, |last| last.at);
+        for (sector, mut changes) in sectors {
+            let cuts = |change: &Change| matches!(change.what, What::Truncate { .. });
+            changes.retain(|change| !cuts(change) || change.at <= sized);
+            let cut = changes.iter().rposition(|change| cuts(change)).map_or(0, |last| last + 1);
+            let reached = choose.how_many(&changes, |write| write.holds_in_first_half(sector)).max(cut);
             for change in &changes[..reached] {
                 change.what.apply_to_sector(sector, &mut content);
             }

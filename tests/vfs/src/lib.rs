@@ -9,7 +9,8 @@
 //! - A write or truncation may reach it at any time after it was made, and has reached it once the file was synced.
 //! - What is not synced reaches it in any order, sector by sector ([`SECTOR`] bytes); a sector holds what it held at some
 //!   moment since the last sync. Bytes of a sector that were not written stay as they are. The size of a file is such a value
-//!   of its own; what lies beyond it is lost, and what was never written within it is zero.
+//!   of its own; what lies beyond it is lost, and what was never written within it is zero. A truncation changes the size
+//!   alone: as long as that has not reached the disk, the content has not either.
 //! - A sync that fails may have done anything, and the system forgets what it was to sync: a later sync that succeeds does
 //!   not bring it to the disk, unless it is written again.
 //! - Names of new and deleted files reach the disk with the first sync of a new file, or with a deletion that syncs the

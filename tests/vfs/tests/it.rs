@@ -196,3 +196,19 @@ fn deleted_file_may_be_back_until_the_folder_is_synced() {
     assert_eq!(files(Image::Synced), ["t.db", "t.db-wal"]);
     assert_eq!(files(Image::Written), ["t.db"]);
 }
+
+#[test]
+fn file_that_was_cut_is_there_whole_or_cut() {
+    let (dir, vfs) = (TempDir::new().unwrap(), FaultVfs::register());
+    let conn = prepared(dir.path(), &vfs);
+    let long = "x".repeat(9_000);
+    let texts: Vec<String> = (0..6).map(|number| format!("{number}{long}")).collect();
+    texts.iter().for_each(|text| put(&conn, text).unwrap());
+    // The log is copied into the database, which is synced, and then cut, which is not.
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    assert!(vfs.operations().last().is_some_and(|last| last.kind == Kind::Truncate), "it ends with the cut");
+    let all: Vec<String> = std::iter::once("first".to_owned()).chain(texts).collect();
+    for seed in 0..60 {
+        assert_eq!(after(&vfs, Image::Scattered(seed)), all, "seed {seed}");
+    }
+}
