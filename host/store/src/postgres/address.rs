@@ -40,6 +40,11 @@ impl Address {
         if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
             return Err(wrong("it has to begin with postgres:// or postgresql://"));
         }
+        // Of a password with such a sign in it a part would be taken for a host, a database or an option, and be shown.
+        let authority = text.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(""));
+        if text.matches('@').count() > 1 || text.contains('@') != authority.contains('@') {
+            return Err(wrong("write @, /, ? and # in a user's name or password as %40, %2F, %3F and %23"));
+        }
         let (head, query) = text.split_once('?').unwrap_or((text, ""));
         let (mut mode, mut ca, mut rest) = (None, None, Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -198,6 +203,10 @@ mod tests {
             ("postgres://ann:sk-secret@h/w?colour=red", "colour"),
             ("postgres://ann:sk-secret@h/w?sslrootcert=%zz", "two hex digits"),
             ("postgres://", "it names no host"),
+            ("postgres://ann:x@sk-secret@h/w", "as %40"),
+            ("postgres://ann:12/sk-secret@h/w", "as %40"),
+            ("postgres://ann:x?sk-secret@h/w", "as %40"),
+            ("postgres://ann:x#sk-secret@h/w", "as %40"),
         ] {
             let error = Address::parse(text).err().unwrap().to_string();
             assert!(error.contains(why) && !error.contains("sk-secret"), "{text}: {error}");
