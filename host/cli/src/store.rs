@@ -29,6 +29,15 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// Whether there may be sessions: a command that goes on with one must not make a store. A database is asked when it is
+    /// opened.
+    pub(crate) fn is_there(&self) -> bool {
+        match self {
+            Self::Folder(data) => files::is_file(&data.join("wharf.db")),
+            Self::Database(_) => true,
+        }
+    }
+
     /// Equal for equal places; for comparing, never for showing.
     pub(crate) fn identity(&self) -> String {
         match self {
@@ -47,15 +56,10 @@ pub(crate) fn named(arg: &HarnessArg) -> Option<String> {
 /// How `--store` is repeated in commands that are shown, with a blank before it. An address with a password is not shown.
 pub(crate) fn flag(arg: &HarnessArg) -> String {
     match &arg.store {
-        Some(address) if address.contains("password=") || has_password(address) => " --store ADDRESS".to_owned(),
+        Some(address) if StoreAddress::has_password(address) => " --store ADDRESS".to_owned(),
         Some(address) => format!(" --store {}", say::shell(address)),
         None => String::new(),
     }
-}
-
-fn has_password(address: &str) -> bool {
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
 }
 
 impl HarnessFile {
@@ -110,10 +114,10 @@ pub(crate) async fn existing(arg: &HarnessArg) -> anyhow::Result<Option<(Arc<dyn
             None => return Err(error.into()),
         },
     };
-    match &place {
-        Place::Folder(data) if !files::is_file(&data.join("wharf.db")) => Ok(None),
-        place => Ok(Some((open(place).await?, flag))),
+    if !place.is_there() {
+        return Ok(None);
     }
+    Ok(Some((open(&place).await?, flag)))
 }
 
 /// Opens it.

@@ -98,7 +98,7 @@ fn owner_text(one: &SessionSummary) -> Option<String> {
 /// # Errors
 /// As [`turn::run`].
 pub(crate) async fn resume(args: ResumeArgs) -> anyhow::Result<Exit> {
-    let (file, _) = with_store(&args.harness, &args.session).await?;
+    let (file, _) = with_store(&args.harness, &args.session)?;
     let beginning = Beginning::Resume { accept_wider: args.accept_wider };
     turn::run(&file, args.turn, Some(&args.session), beginning).await
 }
@@ -108,7 +108,7 @@ pub(crate) async fn resume(args: ResumeArgs) -> anyhow::Result<Exit> {
 /// # Errors
 /// As [`turn::run`].
 pub(crate) async fn reconcile(args: ReconcileArgs) -> anyhow::Result<Exit> {
-    let (file, harness) = with_store(&args.harness, &args.session).await?;
+    let (file, harness) = with_store(&args.harness, &args.session)?;
     let answer = match (&args.receipt, args.resend) {
         (Some(id), _) if id.trim().is_empty() => {
             return Err(Error::config("the response id of --receipt is empty").into());
@@ -130,11 +130,11 @@ pub(crate) async fn reconcile(args: ReconcileArgs) -> anyhow::Result<Exit> {
 }
 
 /// A harness whose sessions are there: a command that goes on with one must not make a store.
-async fn with_store(arg: &HarnessArg, session: &str) -> anyhow::Result<(HarnessFile, Harness)> {
+fn with_store(arg: &HarnessArg, session: &str) -> anyhow::Result<(HarnessFile, Harness)> {
     let file = HarnessFile::find(arg)?;
     // A harness that cannot be read is the first thing to tell.
     let harness = file.read()?;
-    if crate::store::existing(arg).await?.is_none() {
+    if !file.place(Some(&harness))?.is_there() {
         return Err(no_store(session, &file.base()).into());
     }
     Ok((file, harness))

@@ -311,12 +311,11 @@ fn read_store(node: &Node<'_>) -> Option<StoreAddress> {
     }
     let text = node.some_text()?.value;
     // Not quoted below: it may hold a password.
-    let Some((_, rest)) = ["postgres://", "postgresql://"].iter().find_map(|scheme| text.split_once(scheme)) else {
+    if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
         node.fault("is no address that begins with postgres:// or postgresql://");
         return None;
-    };
-    let user = rest.split('/').next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
-    if user.contains(':') || rest.contains("password=") {
+    }
+    if StoreAddress::has_password(&text) {
         node.fault_with(
             "holds a password, which has no place in a harness file",
             Some("put the address into an environment variable and write store = { env = \"NAME_OF_IT\" }".to_owned()),

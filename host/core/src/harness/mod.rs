@@ -132,6 +132,14 @@ pub enum StoreAddress {
     At(KeySource),
 }
 
+impl StoreAddress {
+    /// Whether an address holds a password, and so may be shown to nobody.
+    pub fn has_password(address: &str) -> bool {
+        let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+        rest.contains("password=") || rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+    }
+}
+
 /// Where models are (Z4). `Debug` shows no values of headers (O22, Y11).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Provider {

@@ -571,7 +571,12 @@ fn a_store_is_an_address_without_a_password_or_where_one_is() {
     }
     assert_eq!(store(r#"store = { env = "DB" }"#), Some(StoreAddress::At(KeySource::Env("DB".into()))));
     assert_eq!(store(r#"store = { file = "db.txt" }"#), Some(StoreAddress::At(KeySource::File("db.txt".into()))));
-    for secret in ["postgres://ann:sk-secret@h/w", "postgres:///w?host=h&password=sk-secret", "mysql://a:sk-secret@h"] {
+    for secret in [
+        "postgres://ann:sk-secret@h/w",
+        "postgres://ann:1/sk-secret@h/w",
+        "postgres:///w?host=h&password=sk-secret",
+        "mysql://a:sk-secret@h",
+    ] {
         let faults = Harness::parse("h.toml", &sections(&format!("store = {secret:?}"))).unwrap_err().to_string();
         assert!(faults.contains("sessions.store") && !faults.contains("sk-secret"), "{faults}");
     }
