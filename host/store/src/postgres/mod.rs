@@ -192,26 +192,15 @@ impl PostgresStore {
         let (granted, key) = (Arc::clone(&self.granted), lease.key.clone());
         let (link, what) = (self.link.clone(), write.doing());
         self.run(what, async move {
-            let (mut doubt, mut pause) = (false, RETRY_PAUSE.0);
-            loop {
-                let failure = match attempt(&link, write, work(doubt)).await {
-                    // A refusal is final, also after doubt: what may still be on its way to the server finds the same
-                    // fence, head or mark, or a later one, and is refused too.
-                    Ok(answer) => {
-                        let done = meaning(answer)?;
-                        lock(&granted).insert(key, begun);
-                        return Ok(done);
-                    }
-                    Err(failure) => failure,
-                };
-                doubt |= failure.doubt;
-                if !failure.may_pass() || until.is_none_or(|until| Instant::now() + pause >= until) {
-                    return Err(failure.into_error(what, doubt));
-                }
-                tracing::warn!(what, error = %failure.error, "a write failed and is tried again");
-                tokio::time::sleep(pause).await;
-                pause = pause.saturating_mul(2).min(RETRY_PAUSE.1);
-            }
+            let told = |error: &StoreError| tracing::warn!(what, %error, "a write failed and is tried again");
+            let (answer, _) = persist_until(until, told, |doubt| attempt(&link, write, work(doubt)))
+                .await
+                .map_err(|(failure, doubt)| failure.into_error(what, doubt))?;
+            // A refusal is final, also after doubt: what may still be on its way to the server finds the same fence, head or
+            // mark, or a later one, and is refused too.
+            let done = meaning(answer)?;
+            lock(&granted).insert(key, begun);
+            Ok(done)
         })
     }
 
@@ -232,23 +221,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tries until it is done, fails for good, or a person would have given up. What comes of it comes with whether an attempt that
-/// failed may have been done.
+/// Tries for as long as a person would, what is the same twice as once.
 async fn persist<T, F: Future<Output = Result<T, Failure>>>(
     work: impl Fn() -> F,
 ) -> Result<(T, bool), (Failure, bool)> {
-    let until = Instant::now() + POSTGRES_PATIENCE;
+    let told = |error: &StoreError| tracing::debug!(%error, "the database is tried again");
+    persist_until(Some(Instant::now() + POSTGRES_PATIENCE), told, |_| work()).await
+}
+
+/// Tries until it is done, fails for good, or it is time. An attempt is told whether an earlier one may have been done; what
+/// comes of it comes with that too.
+async fn persist_until<T, F: Future<Output = Result<T, Failure>>>(
+    until: Option<Instant>,
+    told: impl Fn(&StoreError),
+    work: impl Fn(bool) -> F,
+) -> Result<(T, bool), (Failure, bool)> {
     let (mut doubt, mut pause) = (false, RETRY_PAUSE.0);
     loop {
-        let failure = match work().await {
+        let failure = match work(doubt).await {
             Ok(done) => return Ok((done, doubt)),
             Err(failure) => failure,
         };
         doubt |= failure.doubt;
-        if !failure.may_pass() || Instant::now() + pause >= until {
+        if !failure.may_pass() || until.is_none_or(|until| Instant::now() + pause >= until) {
             return Err((failure, doubt));
         }
-        tracing::debug!(error = %failure.error, "the database is tried again");
+        told(&failure.error);
         tokio::time::sleep(pause).await;
         pause = pause.saturating_mul(2).min(RETRY_PAUSE.1);
     }
